@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel cache: a content-addressed store of artifacts. Knows keys and bytes, nothing of HSTU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace hstu::cache {
+
+// What an artifact answers to. `request` is a digest over content only; `toolchain` names the
+// compiler that made it (or would make it).
+struct Key {
+  std::string request;    // 64 hex digits
+  std::string toolchain;  // 64 hex digits
+};
+
+// Ordered name/text pairs whose canonical, length-prefixed list is hashed into Key::request and
+// stored in clear, so that a miss can say which ingredient differs from the nearest entry.
+using Ingredients = std::vector<std::pair<std::string, std::string>>;
+std::string request_digest(const Ingredients& ingredients);
+
+struct Artifact {
+  Key key;
+  Ingredients ingredients;
+  std::string metadata;  // JSON of the producer: entry, target, resources, times
+  std::string payload;
+};
+
+enum class MissReason { none, absent, toolchain, corrupt, foreign_owner, unreadable, disabled };
+const char* miss_reason_name(MissReason reason);
+
+struct Lookup {
+  bool hit = false;
+  Artifact artifact;
+  MissReason reason = MissReason::none;
+  std::string explanation;  // one line for people; names the differing ingredient where known
+};
+
+enum class Mode { read_write, read_only, off, sealed };
+
+class Store {
+ public:
+  struct Options {
+    std::string root;      // empty: found by the rules below
+    bool explicit_root = false;  // root came from --cache-dir: failing to use it is an error
+    Mode mode = Mode::read_write;
+  };
+
+  // Root, first that works: given root > HSTU_JIT_CACHE_DIR > $XDG_CACHE_HOME/hstu-jit (absolute) >
+  // $HOME/.cache/hstu-jit > home of the password file (not "/") > $TMPDIR or /tmp, hstu-jit-UID >
+  // memory only. Errors: kCache when an explicit root cannot be used.
+  static hstu::jit::Result<Store> open(const Options& options);
+
+  const std::string& root() const { return root_; }        // "" when memory only
+  const std::string& root_reason() const { return why_; }  // why this root
+  const std::string& warning() const { return warning_; }  // one line when no directory serves
+
+  // Never fails: anything odd on disk is quarantined and reported as a miss with its reason.
+  // With `any_toolchain`, an entry made by another toolchain also answers.
+  Lookup lookup(const Key& key, bool any_toolchain = false) const;
+
+  // Atomic: temporary file in the same directory, fsync, rename, fsync of the directory. A failure
+  // (full disk, read-only) is returned and leaves nothing behind; callers warn and go on.
+  hstu::jit::Status publish(const Artifact& artifact) const;
+
+  // Serialises compiles of one key across processes for as long as it lives. Only saves work: when
+  // the lock cannot be had in time the caller compiles anyway.
+  class CompileLock {
+   public:
+    CompileLock() = default;
+    explicit CompileLock(int fd) : fd_(fd) {}
+    CompileLock(CompileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    CompileLock& operator=(CompileLock&& other) noexcept;
+    ~CompileLock();
+    bool held() const { return fd_ >= 0; }
+
+   private:
+    int fd_ = -1;
+  };
+  CompileLock lock(const Key& key, int timeout_ms) const;
+
+ private:
+  std::string root_, why_, warning_;
+  Mode mode_ = Mode::read_write;
+};
+
+}  // namespace hstu::cache

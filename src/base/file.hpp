@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: whole reads, atomic writes, private temporary folders. Every system call is looked at.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.hpp"
+
+namespace hstu::jit {
+
+// Regular files only, at most `limit` bytes. Errors: kFailed with the path and the system's reason.
+Result<std::string> read_file(const std::string& path, uint64_t limit = uint64_t{1} << 34);
+
+// Temporary file in the same folder, write, fsync, rename, fsync of the folder; nothing is left
+// behind on failure.
+Status write_file_atomic(const std::string& path, std::string_view bytes, unsigned mode = 0644);
+
+// mkdir -p; new folders get `mode`.
+Status make_directories(const std::string& path, unsigned mode = 0755);
+
+// A private folder (0700) under TMPDIR or /tmp, removed with everything in it on destruction.
+class TempDir {
+ public:
+  static Result<TempDir> create(std::string_view prefix);
+  TempDir(TempDir&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TempDir& operator=(TempDir&& other) noexcept;
+  ~TempDir();
+  const std::string& path() const { return path_; }
+  void keep() { path_.clear(); }  // leave it on disk
+
+ private:
+  explicit TempDir(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+}  // namespace hstu::jit

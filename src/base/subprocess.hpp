@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a program to its end: argv array (never a shell), bounded time and output, no inherited
+// descriptors, no orphan.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace hstu::jit {
+
+struct ProcessOptions {
+  std::vector<std::string> argv;  // argv[0]: path, or a name looked up in PATH
+  std::string input;              // standard input
+  std::optional<std::vector<std::string>> environment;  // "NAME=value"; absent: inherited
+  std::chrono::milliseconds timeout{120000};
+  size_t max_output = size_t{256} << 20;  // more is cut off and `output_cut` set
+};
+
+struct ProcessResult {
+  int exit_code = 0;   // when it exited by itself
+  int signal = 0;      // when a signal ended it
+  bool timed_out = false;
+  bool output_cut = false;
+  std::string output;  // standard output
+  std::string errors;  // standard error
+  bool succeeded() const { return exit_code == 0 && signal == 0 && !timed_out; }
+  // "exit code 1", "killed by signal 11 (Segmentation fault)", "no answer within 120 s".
+  std::string how_it_ended() const;
+};
+
+// Errors: kFailed when the program cannot be started. On time-out its whole process group is killed.
+Result<ProcessResult> run_process(const ProcessOptions& options);
+
+// Full path of `program` on PATH, or nothing.
+std::optional<std::string> find_program(const std::string& program);
+
+}  // namespace hstu::jit

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words every template uses. Included by device code (hipRTC, NVRTC, clang) and by the host.
+#pragma once
+
+// HSTU_HOST_DEVICE: callable from kernels and from the host compiler.
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__) || defined(__HIP__) || defined(__HIPCC_RTC__)
+#define HSTU_HOST_DEVICE __host__ __device__ __forceinline__
+#define HSTU_DEVICE __device__ __forceinline__
+#else
+#define HSTU_HOST_DEVICE inline
+#define HSTU_DEVICE inline
+#endif
+
+namespace hstu {
+
+// Storage type of q, k, v and o. 16-bit values travel as unsigned short.
+enum class Dtype { fp16, bf16 };
+
+enum class Activation { silu, softmax };
+
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
+constexpr int max_of(int a, int b) { return a > b ? a : b; }
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+
+}  // namespace hstu
