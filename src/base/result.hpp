@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error values and Result<T>: how every room reports failure. Exceptions are for programming errors.
+// Error values and Result<T>: how every room reports failure. Exceptions are for programming
+// errors.
 #pragma once
 
 #include <optional>
@@ -11,16 +12,16 @@ namespace hstu::jit {
 
 // The kind of a failure; its value is the exit code of the command line.
 enum class ErrorKind : int {
-  kFailed = 1,        // the run failed for a reason none of the others names
-  kUsage = 2,         // bad command line
-  kSpec = 3,          // the spec is invalid for every target
-  kUnsupported = 4,   // valid, but this target or device cannot run it
-  kCompile = 5,       // no compiler, or it rejected, crashed on or hung on the source
-  kMismatch = 6,      // validation found a wrong result
-  kDevice = 7,        // no device, or a device call failed
-  kCache = 8,         // cache or bundle unusable, or a miss while sealed
-  kTimeout = 9,       // a bounded wait ran out
-  kInternal = 70,     // a broken promise of our own
+  kFailed = 1,       // the run failed for a reason none of the others names
+  kUsage = 2,        // bad command line
+  kSpec = 3,         // the spec is invalid for every target
+  kUnsupported = 4,  // valid, but this target or device cannot run it
+  kCompile = 5,      // no compiler, or it rejected, crashed on or hung on the source
+  kMismatch = 6,     // validation found a wrong result
+  kDevice = 7,       // no device, or a device call failed
+  kCache = 8,        // cache or bundle unusable, or a miss while sealed
+  kTimeout = 9,      // a bounded wait ran out
+  kInternal = 70,    // a broken promise of our own
 };
 
 // "spec", "compile", ... as printed in JSON.

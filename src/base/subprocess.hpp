@@ -18,11 +18,13 @@ struct ProcessOptions {
   std::optional<std::vector<std::string>> environment;  // "NAME=value"; absent: inherited
   std::chrono::milliseconds timeout{120000};
   size_t max_output = size_t{256} << 20;  // more is cut off and `output_cut` set
+  // False: the program joins this process's group, so that whoever kills that group ends it too.
+  bool own_group = true;
 };
 
 struct ProcessResult {
-  int exit_code = 0;   // when it exited by itself
-  int signal = 0;      // when a signal ended it
+  int exit_code = 0;  // when it exited by itself; -1 when the host program reaped it first
+  int signal = 0;     // when a signal ended it
   bool timed_out = false;
   bool output_cut = false;
   std::string output;  // standard output
@@ -30,9 +32,11 @@ struct ProcessResult {
   bool succeeded() const { return exit_code == 0 && signal == 0 && !timed_out; }
   // "exit code 1", "killed by signal 11 (Segmentation fault)", "no answer within 120 s".
   std::string how_it_ended() const;
+  std::chrono::milliseconds timeout{0};  // the limit it ran under
 };
 
-// Errors: kFailed when the program cannot be started. On time-out its whole process group is killed.
+// Errors: kFailed when the program cannot be started. On time-out its whole process group is
+// killed.
 Result<ProcessResult> run_process(const ProcessOptions& options);
 
 // Full path of `program` on PATH, or nothing.
