@@ -25,23 +25,23 @@ struct ForwardConfig {
 };
 
 struct LaunchShape {
-  int64_t grid = 1;       // workgroups, one-dimensional; cpu: work items
-  int block = 1;          // threads of a workgroup
+  int64_t grid = 1;  // workgroups, one-dimensional; cpu: work items
+  int block = 1;     // threads of a workgroup
   int dynamic_lds_bytes = 0;
 };
 
 struct Estimate {
   int64_t visible_pairs = 0;  // all heads
   int64_t dense_pairs = 0;
-  double useful_flop = 0;     // 2 * (head_dim_qk + head_dim_v) * visible pairs
+  double useful_flop = 0;  // 2 * (head_dim_qk + head_dim_v) * visible pairs
   double dense_flop = 0;
-  double bytes = 0;           // q, k, v read once, o (and lse) written once
+  double bytes = 0;  // q, k, v read once, o (and lse) written once
   double full_tiles = 0, partial_tiles = 0;
-  int registers = 0;          // budget per lane
-  int lds_bytes = 0;          // static + dynamic
+  int registers = 0;  // budget per lane
+  int lds_bytes = 0;  // static + dynamic
   int workgroups_per_cu = 0;
   double matrix_ms = 0, memory_ms = 0;  // lower bounds on the usual part; 0 where unknown
-  std::string bound;          // "matrix", "memory", "empty"
+  std::string bound;                    // "matrix", "memory", "empty"
 };
 
 struct Plan {
