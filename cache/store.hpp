@@ -41,12 +41,15 @@ struct Lookup {
   std::string explanation;  // one line for people; names the differing ingredient where known
 };
 
+// sealed: read only here; the caller makes a miss an error.
 enum class Mode { read_write, read_only, off, sealed };
+// "rw", "ro", "off", "sealed" (as in HSTU_JIT_CACHE_MODE). Errors: kUsage.
+hstu::jit::Result<Mode> parse_mode(std::string_view text);
 
 class Store {
  public:
   struct Options {
-    std::string root;      // empty: found by the rules below
+    std::string root;            // empty: found by the rules below
     bool explicit_root = false;  // root came from --cache-dir: failing to use it is an error
     Mode mode = Mode::read_write;
   };
@@ -64,8 +67,17 @@ class Store {
   // With `any_toolchain`, an entry made by another toolchain also answers.
   Lookup lookup(const Key& key, bool any_toolchain = false) const;
 
+  // For a miss of reason absent: which ingredient differs from the nearest entry. One line, "" when
+  // there is nothing to compare with. Reads at most the 200 newest entries: for people, not for
+  // the fast path. Never fails.
+  std::string explain_absence(const Ingredients& wanted) const;
+
+  // Where the entry of a key lies, "" when memory only.
+  std::string entry_path(const Key& key) const;
+
   // Atomic: temporary file in the same directory, fsync, rename, fsync of the directory. A failure
-  // (full disk, read-only) is returned and leaves nothing behind; callers warn and go on.
+  // (full disk, unwritable folder) is returned and leaves nothing behind; callers warn and go on.
+  // Does nothing when the mode or the lack of a folder says so.
   hstu::jit::Status publish(const Artifact& artifact) const;
 
   // Serialises compiles of one key across processes for as long as it lives. Only saves work: when
@@ -85,6 +97,9 @@ class Store {
   CompileLock lock(const Key& key, int timeout_ms) const;
 
  private:
+  Lookup lookup_file(const std::string& path, const Key& key, bool any_toolchain) const;
+  void quarantine(const std::string& path) const;
+
   std::string root_, why_, warning_;
   Mode mode_ = Mode::read_write;
 };

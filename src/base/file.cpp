@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -112,20 +110,22 @@ Result<std::string> read_file(const std::string& path, uint64_t limit) {
 }
 
 Status write_file_atomic(const std::string& path, std::string_view bytes, unsigned mode) {
-  static std::atomic<unsigned> counter{0};
-  std::string target = path;
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) return system_error("write", path, EISDIR);
-    // Renaming over /dev/null or a pipe would destroy it.
-    if (!S_ISREG(info.st_mode)) return write_in_place(path, bytes);
-    if (char* real = ::realpath(path.c_str(), nullptr)) {  // keep symbolic links to files
-      target = real;
-      std::free(real);
-    }
+  if (::stat(path.c_str(), &info) != 0) return replace_file_atomic(path, bytes, mode);
+  if (S_ISDIR(info.st_mode)) return system_error("write", path, EISDIR);
+  // Renaming over /dev/null or a pipe would destroy it.
+  if (!S_ISREG(info.st_mode)) return write_in_place(path, bytes);
+  std::string target = path;
+  if (char* real = ::realpath(path.c_str(), nullptr)) {
+    target = real;
+    std::free(real);
   }
+  return replace_file_atomic(target, bytes, mode);
+}
 
-  const std::string folder = folder_of(target);
+Status replace_file_atomic(const std::string& path, std::string_view bytes, unsigned mode) {
+  static std::atomic<unsigned> counter{0};
+  const std::string folder = folder_of(path);
   std::string temporary;
   int opened = -1;
   for (int attempt = 0; attempt < 100 && opened < 0; ++attempt) {
@@ -139,7 +139,7 @@ Status write_file_atomic(const std::string& path, std::string_view bytes, unsign
   int code = write_all(fd.get(), bytes);
   if (code == 0 && ::fsync(fd.get()) != 0) code = errno;
   if (::close(fd.release()) != 0 && code == 0) code = errno;  // NFS reports a full disk here
-  if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) code = errno;
+  if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
   if (code != 0) {
     ::unlink(temporary.c_str());
     return system_error("write", path, code);

@@ -15,8 +15,12 @@ namespace hstu::jit {
 Result<std::string> read_file(const std::string& path, uint64_t limit = uint64_t{1} << 34);
 
 // Temporary file in the same folder, write, fsync, rename, fsync of the folder; nothing is left
-// behind on failure.
+// behind on failure. Symbolic links to files are followed; devices and pipes are written in place.
 Status write_file_atomic(const std::string& path, std::string_view bytes, unsigned mode = 0644);
+
+// The same, but whatever has this name is replaced, a link included (folders are not: an error).
+// The temporary file is called ".tmp-...", for those who sweep what a killed program left.
+Status replace_file_atomic(const std::string& path, std::string_view bytes, unsigned mode = 0644);
 
 // mkdir -p; new folders get `mode`.
 Status make_directories(const std::string& path, unsigned mode = 0755);
