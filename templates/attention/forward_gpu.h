@@ -21,7 +21,7 @@ struct WorkTile {
 };
 
 template <class C>
-constexpr MaskFeatures mask_features() {
+HSTU_HOST_DEVICE constexpr MaskFeatures mask_features() {
   return {C::causal, C::cross, C::local, C::context, C::minfull, C::targets};
 }
 
@@ -77,7 +77,6 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
   constexpr MaskFeatures f = mask_features<C>();
   constexpr bool softmax = C::activation == Activation::softmax;
   constexpr float log2e = 1.4426950408889634f;
-  const float infinity = __builtin_huge_valf();
 
   const WorkTile w = work_tile<C>(a, T::block());
   if (w.first_row >= w.seqlen_q) return;
@@ -105,7 +104,7 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
   T::zero(o);
   float row_max[T::row_slots], row_sum[T::row_slots];  // softmax: of the log2-scaled logits
   for (int r = 0; r < T::row_slots; ++r) {
-    row_max[r] = -infinity;
+    row_max[r] = -infinity();
     row_sum[r] = 0.0f;
   }
   const float scale_log2 = a.alpha * log2e;
@@ -140,18 +139,18 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
           const bool sees = static_cast<unsigned>(key - seen[r].begin) <
                                 static_cast<unsigned>(seen[r].end - seen[r].begin) ||
                             (f.targets && !f.cross && seen[r].diagonal && key == wave_row + T::row(r));
-          if (!sees) x[e] = softmax ? -infinity : 0.0f;
+          if (!sees) x[e] = softmax ? -infinity() : 0.0f;
         }
       }
       if (softmax) {
         float base[T::row_slots];
         for (int r = 0; r < T::row_slots; ++r) {
-          float m = -infinity;
+          float m = -infinity();
           for (int e = 0; e < T::elements; ++e)
             if (T::slot(e) == r) m = m > x[e] ? m : x[e];
           m = T::row_max(m);
           const float grown = row_max[r] > m ? row_max[r] : m;
-          base[r] = grown == -infinity ? 0.0f : grown;  // a row with nothing seen yet stays at 0
+          base[r] = grown == -infinity() ? 0.0f : grown;  // a row with nothing seen yet stays at 0
           const float shrink = T::exp2(row_max[r] - base[r]);
           row_max[r] = grown;
           row_sum[r] *= shrink;
@@ -179,7 +178,7 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
       factor[r] = sum > 0.0f ? w.group.attn_scale / sum : 0.0f;
       const int row = T::row(r);
       if (C::write_lse && row < wave_rows && T::first_of_row(r)) {
-        const float lse = sum > 0.0f ? (row_max[r] + T::log2(sum)) * 0.6931471805599453f : -infinity;
+        const float lse = sum > 0.0f ? (row_max[r] + T::log2(sum)) * 0.6931471805599453f : -infinity();
         a.lse[w.batch * a.lse_strides.batch + (q_row + row) * a.lse_strides.seq +
               w.head * a.lse_strides.head] = lse;
       }

@@ -18,9 +18,17 @@ enum class Dtype { fp16, bf16 };
 
 enum class Activation { silu, softmax };
 
-constexpr int min_of(int a, int b) { return a < b ? a : b; }
-constexpr int max_of(int a, int b) { return a > b ? a : b; }
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+HSTU_HOST_DEVICE constexpr int min_of(int a, int b) { return a < b ? a : b; }
+HSTU_HOST_DEVICE constexpr int max_of(int a, int b) { return a > b ? a : b; }
+HSTU_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+HSTU_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+
+HSTU_HOST_DEVICE constexpr float infinity() {
+#if defined(__CUDACC_RTC__)
+  return __builtin_bit_cast(float, 0x7f800000u);  // NVRTC has no __builtin_huge_valf
+#else
+  return __builtin_huge_valf();
+#endif
+}
 
 }  // namespace hstu
