@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulated kernels a test program is linked with, and how to run one.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace emulator {
+
+// One kernel: its configuration, mirrored from the Config it was compiled with.
+struct Kernel {
+  const char* name;
+  bool bf16, softmax, write_lse;
+  int head_dim_qk, head_dim_v;
+  bool jagged, grouped;
+  bool causal, cross, local, context, minfull, targets;
+  int tile_m, tile_n;
+  int threads, wave_width, lds_bytes;
+  void (*entry)(const void* arguments);
+};
+
+// All kernels of the program; they register themselves.
+std::vector<const Kernel*>& kernels();
+
+struct Registration {
+  explicit Registration(const Kernel* kernel) { kernels().push_back(kernel); }
+};
+
+// Memory the kernel may touch. Forgotten by clear_memory().
+void allow_memory(const void* begin, size_t bytes, bool writable);
+void clear_memory();
+
+// Runs `blocks` workgroups one after the other. Empty if all went well, else what went wrong first:
+// a divergent rendezvous, a deadlock, a race in LDS, an access out of bounds.
+std::string run(const Kernel& kernel, long long blocks, const void* arguments);
+
+}  // namespace emulator

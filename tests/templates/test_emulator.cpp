@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulator itself: what it computes and that it notices what it promises to notice.
+#include <cstring>
+#include <vector>
+
+#include "catch.hpp"
+#include "emulator.hpp"
+#include "kernels.hpp"
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kWidth = 32;
+
+struct Arguments {
+  int fault;  // which misdeed
+  int* out;
+};
+
+int reverse(int value) {
+  return emulator::exchange<int>("reverse", value, [](const int* in, int* out, int lanes) {
+    for (int i = 0; i < lanes; ++i) out[i] = in[lanes - 1 - i];
+  });
+}
+
+void put(int* address, int value) {
+  emulator::check_lds(address, 4, true);
+  *address = value;
+}
+
+int get(const int* address) {
+  emulator::check_lds(address, 4, false);
+  return *address;
+}
+
+// Every thread hands its number to its mirror in the wave, then to the next thread through LDS.
+void entry(const void* pointer) {
+  const auto& a = *static_cast<const Arguments*>(pointer);
+  auto* lds = reinterpret_cast<int*>(emulator::lds());
+  const int t = emulator::thread_index();
+  if (a.fault == 1 && t == 5) return;
+  if (a.fault == 2 && t == 40) emulator::barrier();
+  const int mirrored = reverse(t);
+  put(lds + t + (a.fault == 3 ? 1 : 0), mirrored);
+  emulator::barrier();
+  if (a.fault == 4) put(lds + (t + 2) % kThreads, 0);
+  const int taken = get(lds + (t + 1) % kThreads);
+  int* out = a.out + emulator::block_index() * kThreads + t + (a.fault == 5 ? 1 : 0);
+  emulator::check_global(out, 4, true);
+  *out = taken;
+}
+
+std::string run(int fault, std::vector<int>& out) {
+  const emulator::Kernel kernel{"test",   false,  false,        false, 8,     8,     false, false,
+                                false,    false,  false,        false, false, false, 0,     0,
+                                kThreads, kWidth, kThreads * 4, entry};
+  out.assign(2 * kThreads, -1);
+  emulator::clear_memory();
+  emulator::allow_memory(out.data(), out.size() * 4, true);
+  const Arguments arguments{fault, out.data()};
+  return emulator::run(kernel, 2, &arguments);
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("emulator: exchanges, barriers and LDS give what a GPU would", "[emulator]") {
+  std::vector<int> out;
+  REQUIRE(run(0, out) == "");
+  for (int i = 0; i < 2 * kThreads; ++i) {
+    const int next = (i % kThreads + 1) % kThreads;
+    CHECK(out[i] == next / kWidth * kWidth + kWidth - 1 - next % kWidth);
+  }
+}
+
+TEST_CASE("emulator: faults are reported, not computed with", "[emulator]") {
+  std::vector<int> out;
+  CHECK(contains(run(1, out), "ended"));
+  CHECK(contains(run(2, out), "divergence") + contains(run(2, out), "deadlock") > 0);
+  CHECK(contains(run(3, out), "outside"));
+  CHECK(contains(run(4, out), "race"));
+  CHECK(contains(run(5, out), "not its own"));
+  emulator::faults.dropped_barrier = 0;
+  CHECK(run(0, out) != "");
+  emulator::faults.dropped_barrier = -1;
+  CHECK(run(0, out) == "");  // and the next run starts clean
+}
