@@ -24,7 +24,7 @@ struct KernelInfo {
   // Absent where the format does not record it.
   std::optional<int> vgprs, agprs, sgprs;  // NVIDIA: vgprs = registers per thread
   std::optional<int> vgpr_spills, sgpr_spills;
-  std::optional<int64_t> scratch_bytes;    // private segment / local memory per lane
+  std::optional<int64_t> scratch_bytes;  // private segment / local memory per lane
   std::optional<int64_t> lds_bytes;
   std::optional<int> wave_width, max_workgroup;
   std::vector<KernelArgument> arguments;
@@ -34,12 +34,12 @@ struct KernelInfo {
 };
 
 struct ObjectInfo {
-  std::string format;  // "amdgpu", "cubin", "host"
-  std::string target;  // "gfx90a", "sm_90a", "x86-64"
+  std::string format;           // "amdgpu", "cubin", "host"
+  std::string target;           // "gfx90a", "sm_90a", "x86-64"
   std::string target_features;  // "xnack any, sramecc any"; empty elsewhere
   int code_object_version = 0;  // AMDGPU 4, 5
   std::vector<KernelInfo> kernels;
-  std::string note;    // why counts are missing, when they are
+  std::string note;  // why counts are missing, when they are
 };
 
 // Errors: kFailed with what is odd and where. Safe on hostile bytes: every read is bounds-checked.
