@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/env.hpp"
+#include "base/file.hpp"
 #include "cache/entry.hpp"
-#include "cache/root.hpp"
 #include "cache/store.hpp"
 
 namespace hstu::cache {
@@ -24,12 +24,14 @@ std::string lock_folder() {
   std::string base;
   if (auto runtime = hstu::jit::get_env("XDG_RUNTIME_DIR"); runtime && runtime->front() == '/') {
     base = *runtime + "/hstu-jit";
-    if (make_private_folder(base).ok() && make_private_folder(base + "/locks").ok()) {
+    if (hstu::jit::make_private_folder(base).ok() &&
+        hstu::jit::make_private_folder(base + "/locks").ok()) {
       return base + "/locks";
     }
   }
   base = fmt::format("/tmp/hstu-jit-{}", ::getuid());
-  if (make_private_folder(base).ok() && make_private_folder(base + "/locks").ok()) {
+  if (hstu::jit::make_private_folder(base).ok() &&
+      hstu::jit::make_private_folder(base + "/locks").ok()) {
     return base + "/locks";
   }
   return {};

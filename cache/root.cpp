@@ -21,6 +21,7 @@ namespace {
 using hstu::jit::Error;
 using hstu::jit::ErrorKind;
 using hstu::jit::get_env;
+using hstu::jit::make_private_folder;
 using hstu::jit::printable;
 using hstu::jit::Result;
 using hstu::jit::Status;
@@ -90,21 +91,6 @@ std::string try_root(const Candidate& candidate, Mode mode) {
 }
 
 }  // namespace
-
-Status make_private_folder(const std::string& path) {
-  const auto refuse = [&](std::string_view reason) {
-    return Error{ErrorKind::kCache,
-                 fmt::format("cannot use folder {}: {}", printable(path, kShownPath), reason), "",
-                 ""};
-  };
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return refuse(std::strerror(errno));
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return refuse(std::strerror(errno));
-  if (!S_ISDIR(info.st_mode)) return refuse("not a folder");
-  if (info.st_uid != ::geteuid()) return refuse("it belongs to somebody else");
-  if ((info.st_mode & 022) != 0) return refuse("others may write to it");
-  return {};
-}
 
 Result<Root> find_root(const Store::Options& options) {
   Root root;

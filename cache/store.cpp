@@ -122,12 +122,15 @@ std::string Store::entry_path(const Key& key) const {
 Lookup Store::lookup(const Key& key, bool any_toolchain) const {
   if (mode_ == Mode::off) return miss(MissReason::disabled, "the cache is off");
   if (root_.empty()) return miss(MissReason::disabled, "there is no cache folder");
-  if (!is_digest(key.request) || !is_digest(key.toolchain)) {
+  // Who takes any toolchain's entry need not have one of his own.
+  const bool no_toolchain = any_toolchain && key.toolchain.empty();
+  if (!is_digest(key.request) || (!is_digest(key.toolchain) && !no_toolchain)) {
     return miss(MissReason::absent, "the key is not made of two digests");
   }
 
-  Lookup result = lookup_file(entry_path(key), key, any_toolchain);
-  if (result.hit || result.reason != MissReason::absent) return result;
+  Lookup result = miss(MissReason::absent, "no entry has this key");
+  if (!no_toolchain) result = lookup_file(entry_path(key), key, any_toolchain);
+  if (result.hit || (result.reason != MissReason::absent && !any_toolchain)) return result;
 
   // Entries of other toolchains, the newest first.
   const std::string folder = fan_out_folder(root_, key);

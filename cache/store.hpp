@@ -64,7 +64,8 @@ class Store {
   const std::string& warning() const { return warning_; }  // one line when no directory serves
 
   // Never fails: anything odd on disk is quarantined and reported as a miss with its reason.
-  // With `any_toolchain`, an entry made by another toolchain also answers.
+  // With `any_toolchain`, an entry made by another toolchain also answers (the newest first), and
+  // `key.toolchain` may be "".
   Lookup lookup(const Key& key, bool any_toolchain = false) const;
 
   // For a miss of reason absent: which ingredient differs from the nearest entry. One line, "" when

@@ -165,6 +165,19 @@ Status make_directories(const std::string& path, unsigned mode) {
   return {};
 }
 
+Status make_private_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return system_error("make folder", path, errno);
+  }
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return system_error("use folder", path, errno);
+  if (!S_ISDIR(info.st_mode)) return file_error("use folder", path, "not a folder");
+  if (info.st_uid != ::geteuid())
+    return file_error("use folder", path, "it belongs to another user");
+  if ((info.st_mode & 022) != 0) return file_error("use folder", path, "others may write to it");
+  return {};
+}
+
 Result<TempDir> TempDir::create(std::string_view prefix) {
   std::vector<std::string> bases;
   if (auto base = get_env("TMPDIR"); base && base->front() == '/') bases.push_back(*base);

@@ -25,6 +25,10 @@ Status replace_file_atomic(const std::string& path, std::string_view bytes, unsi
 // mkdir -p; new folders get `mode`.
 Status make_directories(const std::string& path, unsigned mode = 0755);
 
+// A folder of this user's own under a place everybody may write to (its parent exists): made with
+// 0700 and refused when somebody else made it, when it is a link, or when others may write to it.
+Status make_private_folder(const std::string& path);
+
 // A private folder (0700) under TMPDIR or /tmp, removed with everything in it on destruction.
 class TempDir {
  public:

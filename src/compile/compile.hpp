@@ -19,20 +19,23 @@ const char* driver_name(Driver driver);
 // A compiler found on this machine and its identity.
 struct Toolchain {
   Driver driver = Driver::host;
-  std::string library;   // path of the library or program
-  std::string id;        // digest: build ids (or version and content) and a probe object
-  std::string version;   // for people: "hipRTC 5.2.21153, LLVM 15.0.6"
+  std::string library;  // path of the library or program
+  std::string id;       // digest: build ids (or version and content) and a probe object
+  std::string version;  // for people: "hipRTC 5.2.21153, LLVM 15.0.6"
 };
 
 struct CompileOptions {
   std::chrono::milliseconds timeout{120000};
-  std::string dump_dir;            // HSTU_JIT_DUMP: source, options, log, object per key
+  std::string dump_dir;                  // HSTU_JIT_DUMP: source, options, log, object per key
   std::vector<std::string> extra_flags;  // HSTU_JIT_EXTRA_FLAGS; part of the request key
 };
 
+// From HSTU_JIT_COMPILE_TIMEOUT, HSTU_JIT_DUMP and HSTU_JIT_EXTRA_FLAGS. Errors: kUsage.
+Result<CompileOptions> compile_options_from_environment();
+
 struct CodeObject {
-  std::string bytes;      // ELF: AMDGPU code object, cubin, or shared object (cpu)
-  std::string log;        // what the compiler said
+  std::string bytes;  // ELF: AMDGPU code object, cubin, or shared object (cpu)
+  std::string log;    // what the compiler said
   double milliseconds = 0;
   Toolchain toolchain;
 };

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// hipRTC and NVRTC, loaded at run time. Their interfaces have one shape, only the names differ.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/text.hpp"
+#include "compile/identity.hpp"
+#include "compile/job.hpp"
+
+namespace hstu::jit {
+namespace {
+
+Answer answer_of(Outcome outcome, std::string message) {
+  Answer answer;
+  answer.outcome = outcome;
+  answer.message = std::move(message);
+  return answer;
+}
+
+// Frozen C signatures; a program is an opaque pointer, a status an int with 0 for success.
+struct Rtc {
+  using Program = void*;
+  int (*create)(Program*, const char*, const char*, int, const char* const*,
+                const char* const*) = nullptr;
+  int (*compile)(Program, int, const char* const*) = nullptr;
+  int (*log_size)(Program, size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*code_size)(Program, size_t*) = nullptr;
+  int (*code)(Program, char*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+  const char* (*error_text)(int) = nullptr;
+};
+
+template <typename Function>
+bool find(void* library, const std::string& name, Function* function) {
+  *function = reinterpret_cast<Function>(::dlsym(library, name.c_str()));
+  return *function != nullptr;
+}
+
+bool find_all(void* library, const std::string& prefix, const std::string& code, Rtc* rtc) {
+  return find(library, prefix + "CreateProgram", &rtc->create) &&
+         find(library, prefix + "CompileProgram", &rtc->compile) &&
+         find(library, prefix + "GetProgramLogSize", &rtc->log_size) &&
+         find(library, prefix + "GetProgramLog", &rtc->log) &&
+         find(library, prefix + "Get" + code + "Size", &rtc->code_size) &&
+         find(library, prefix + "Get" + code, &rtc->code) &&
+         find(library, prefix + "DestroyProgram", &rtc->destroy) &&
+         find(library, prefix + "GetErrorString", &rtc->error_text);
+}
+
+// comgr is the compiler inside hipRTC. Asking it is the only way to learn the known targets:
+// hipRTC itself ends the process on others.
+enum class Known { yes, no, cannot_tell };
+Known comgr_knows(const std::string& library, const std::string& target) {
+  const std::string folder = library.substr(0, library.rfind('/') + 1);
+  void* comgr = nullptr;
+  for (const std::string& where : {folder, std::string()}) {
+    for (const char* name : {"libamd_comgr.so.3", "libamd_comgr.so.2"}) {
+      if (comgr == nullptr) comgr = ::dlopen((where + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
+  }
+  int (*count_of)(size_t*) = nullptr;
+  int (*name_of)(size_t, const char**) = nullptr;
+  size_t count = 0;
+  if (comgr == nullptr || !find(comgr, "amd_comgr_get_isa_count", &count_of) ||
+      !find(comgr, "amd_comgr_get_isa_name", &name_of) || count_of(&count) != 0) {
+    return Known::cannot_tell;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const char* name = nullptr;
+    if (name_of(i, &name) != 0 || name == nullptr) continue;
+    const std::string isa = name;  // "amdgcn-amd-amdhsa--gfx90a"
+    const size_t dashes = isa.rfind("--");
+    if (dashes != std::string::npos && isa.substr(dashes + 2) == target) return Known::yes;
+  }
+  return Known::no;
+}
+
+Known nvrtc_knows(void* library, const std::string& target) {
+  int (*count_of)(int*) = nullptr;
+  int (*list_of)(int*) = nullptr;
+  int count = 0;
+  if (!find(library, "nvrtcGetNumSupportedArchs", &count_of) ||
+      !find(library, "nvrtcGetSupportedArchs", &list_of) || count_of(&count) != 0 || count <= 0) {
+    return Known::cannot_tell;
+  }
+  std::vector<int> list(static_cast<size_t>(count));
+  if (list_of(list.data()) != 0) return Known::cannot_tell;
+  // "sm_90a": the number alone is in the list.
+  const int number = target.rfind("sm_", 0) == 0 ? std::atoi(target.c_str() + 3) : 0;
+  return std::find(list.begin(), list.end(), number) != list.end() ? Known::yes : Known::no;
+}
+
+std::string log_of(const Rtc& rtc, Rtc::Program program) {
+  size_t size = 0;
+  if (rtc.log_size(program, &size) != 0 || size == 0 || size > (size_t{64} << 20)) return {};
+  std::string log(size + 1, '\0');  // one spare byte: some releases count without the final NUL
+  if (rtc.log(program, log.data()) != 0) return {};
+  log.resize(log.find('\0'));
+  return log;
+}
+
+// "libamdhip64.so.5.2.21153" -> "5.2.21153": hiprtcVersion says 9.0 in every release.
+std::string file_version(const std::string& library) {
+  char* real = ::realpath(library.c_str(), nullptr);
+  const std::string path = real ? real : library;
+  std::free(real);
+  const size_t at = path.rfind(".so.");
+  return at == std::string::npos ? std::string("of unknown version") : path.substr(at + 4);
+}
+
+std::string version_of(const Job& job, void* library, const std::string& object) {
+  if (job.driver == Driver::nvrtc) {
+    int (*version)(int*, int*) = nullptr;
+    int major = 0, minor = 0;
+    if (find(library, "nvrtcVersion", &version) && version(&major, &minor) == 0) {
+      return fmt::format("NVRTC {}.{}", major, minor);
+    }
+    return "NVRTC";
+  }
+  // The compiler signs the object it makes: "... clang version 15.0.6".
+  std::string llvm;
+  const size_t at = object.find("clang version ");
+  if (at != std::string::npos) {
+    llvm =
+        ", " + printable(object.substr(at, object.find_first_of(std::string("\0\n", 2), at) - at));
+  }
+  return fmt::format("hipRTC {}{}", file_version(job.library), llvm);
+}
+
+}  // namespace
+
+Answer run_rtc(const Job& job) {
+  const bool nvidia = job.driver == Driver::nvrtc;
+  const char* product = nvidia ? "NVRTC" : "hipRTC";
+  // Never unloaded: both libraries leave threads and handlers behind.
+  void* library = ::dlopen(job.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = ::dlerror();
+    return answer_of(Outcome::unusable, fmt::format("cannot load {}: {}", job.library,
+                                                    printable(reason ? reason : "?", 300)));
+  }
+  Rtc rtc;
+  if (!find_all(library, nvidia ? "nvrtc" : "hiprtc", nvidia ? "CUBIN" : "Code", &rtc)) {
+    return answer_of(Outcome::unusable,
+                     fmt::format("{} lacks the functions of {}", job.library, product));
+  }
+  const Known known =
+      nvidia ? nvrtc_knows(library, job.target) : comgr_knows(job.library, job.target);
+  if (known == Known::no) {
+    return answer_of(Outcome::unsupported_arch,
+                     fmt::format("{} ({}) does not know target {}", product, job.library,
+                                 printable(job.target)));
+  }
+
+  Rtc::Program program = nullptr;
+  const char* name = nvidia ? "hstu_kernel.cu" : "hstu_kernel.hip";
+  int status = rtc.create(&program, job.source.c_str(), name, 0, nullptr, nullptr);
+  const auto failure = [&](const char* step) {
+    const char* text = rtc.error_text(status);
+    return fmt::format("{} failed to {}: {}", product, step, text ? text : "?");
+  };
+  if (status != 0) return answer_of(Outcome::diagnostics, failure("take the source"));
+  struct Destroyer {
+    const Rtc& rtc;
+    Rtc::Program* program;
+    ~Destroyer() { rtc.destroy(program); }
+  } const destroyer{rtc, &program};
+
+  std::vector<const char*> options;
+  for (const std::string& option : job.options) options.push_back(option.c_str());
+  status = rtc.compile(program, static_cast<int>(options.size()), options.data());
+  Answer answer;
+  answer.log = log_of(rtc, program);
+  size_t size = 0;
+  if (status != 0) {
+    answer.outcome = Outcome::diagnostics;
+    answer.message = failure("compile");
+    return answer;
+  }
+  status = rtc.code_size(program, &size);
+  if (status == 0 && size > 0 && size <= (size_t{1} << 30)) {
+    answer.object.resize(size);
+    status = rtc.code(program, answer.object.data());
+  }
+  if (status != 0 || answer.object.empty()) {
+    answer.outcome = Outcome::diagnostics;
+    answer.message = failure("give the object");
+    answer.object.clear();
+    return answer;
+  }
+  answer.outcome = Outcome::ok;
+  if (job.probe) {  // after the compile: parts of the compiler are loaded by it
+    answer.version = version_of(job, library, answer.object);
+    for (const std::string& path : loaded_compiler_libraries()) {
+      answer.files.push_back(path);
+      answer.parts.push_back(path.substr(path.rfind('/') + 1) + " " + file_identity(path));
+    }
+  }
+  return answer;
+}
+
+}  // namespace hstu::jit
