@@ -23,7 +23,7 @@ std::vector<std::string> mask_rows(const Geometry& geometry, int64_t b);
 // One character a pair (c, h, t: a visible context, history, target key; '.': hidden) up to
 // kMaskTextLimit tokens; beyond, one a block of pairs (the share visible, ' ' to '9', '#' for all).
 // Below it, with an overlay, one letter a tile: s(kip), f(ull), p(artial).
-inline constexpr int kMaskTextLimit = 120;
+inline constexpr int kMaskTextLimit = 100;
 std::string mask_text(const Geometry& geometry, const MaskPictureOptions& options);
 
 struct Color {
