@@ -16,16 +16,19 @@ namespace {
 // Counts stay below this, so that bytes (2 or 4 an element) and sums of a few tensors fit int64.
 constexpr int64_t kMaxCount = std::numeric_limits<int64_t>::max() / 64;
 
-// a * b, or nothing when it passes kMaxCount; both are >= 0.
-std::optional<int64_t> times(int64_t a, int64_t b) {
+// Pairs of one head: 2^60 for the longest sequence.
+constexpr int64_t kMaxPairs = std::numeric_limits<int64_t>::max() / 2;
+
+// a * b, or nothing when it passes the limit; both are >= 0.
+std::optional<int64_t> times(int64_t a, int64_t b, int64_t limit = kMaxCount) {
   int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product) || product > kMaxCount) return std::nullopt;
+  if (__builtin_mul_overflow(a, b, &product) || product > limit) return std::nullopt;
   return product;
 }
 
-bool add_product(int64_t& sum, int64_t a, int64_t b) {
-  const auto product = times(a, b);
-  if (!product || sum > kMaxCount - *product) return false;
+bool add_product(int64_t& sum, int64_t a, int64_t b, int64_t limit = kMaxCount) {
+  const auto product = times(a, b, limit);
+  if (!product || sum > limit - *product) return false;
   sum += *product;
   return true;
 }
@@ -165,7 +168,7 @@ Status measure_tokens(const Problem& p, Extents& out) {
     out.longest_q = p.batch > 0 ? out.max_seqlen_q : 0;
     out.tokens_q = p.batch * out.max_seqlen_q;  // 2^24 * 2^30
     out.tokens_kv = p.batch * out.max_seqlen_kv;
-    fits = add_product(pairs, out.tokens_q, out.max_seqlen_kv);
+    fits = add_product(pairs, out.tokens_q, out.max_seqlen_kv, kMaxPairs);
   } else {
     for (int64_t b = 0; b < p.batch; ++b) {
       const int64_t extra = p.group_of(b).context_len;
@@ -174,7 +177,7 @@ Status measure_tokens(const Problem& p, Extents& out) {
       out.longest_q = std::max(out.longest_q, static_cast<int32_t>(q));
       out.tokens_q += q;
       out.tokens_kv += kv;
-      fits = fits && add_product(pairs, q, kv);
+      fits = fits && add_product(pairs, q, kv, kMaxPairs);
     }
     const char* sum =
         "found {} tokens in all (uih + context + targets); allowed at most {} in the "
