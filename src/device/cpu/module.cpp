@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 
@@ -24,13 +25,21 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
+// A name of the descriptor no earlier load had: the loader takes a name it has seen for the library
+// it saw, and descriptor numbers come back. The serial number is spelled in "/" and "./".
+std::string unique_name(int fd) {
+  static std::atomic<uint64_t> loads{0};
+  std::string name = "/proc/self/fd/";
+  for (uint64_t serial = ++loads; serial != 0; serial >>= 1) name += serial & 1 ? "./" : "/";
+  return name + fmt::format("{}", fd);
+}
+
 // The memory file serves where /proc is mounted and lets itself be mapped for execution.
 void* open_from_memory(std::string_view object) {
   const int fd = memfd_create("hstu-kernel", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
   void* handle = nullptr;
-  if (write_all(fd, object))
-    handle = dlopen(fmt::format("/proc/self/fd/{}", fd).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (write_all(fd, object)) handle = dlopen(unique_name(fd).c_str(), RTLD_NOW | RTLD_LOCAL);
   close(fd);
   return handle;
 }
