@@ -13,7 +13,7 @@ namespace hstu {
 // The workgroup's place in the problem, the same for all its lanes.
 struct WorkTile {
   int batch, head;
-  int first_row;          // of the tile, within the sequence
+  int first_row;  // of the tile, within the sequence
   int seqlen_q, seqlen_kv;
   long long first_q, first_kv;  // token index of the sequence's start (jagged), 0 (batched)
   GroupArguments group;
@@ -30,11 +30,14 @@ HSTU_HOST_DEVICE constexpr MaskFeatures mask_features() {
 template <class C>
 HSTU_DEVICE WorkTile work_tile(const ForwardArguments& a, long long block) {
   WorkTile w{};
-  const int tiles = ceil_div(a.seqlen_q, C::tile_m);
-  const long long pair = block / tiles;
-  w.first_row = (tiles - 1 - static_cast<int>(block - pair * tiles)) * C::tile_m;
-  w.batch = static_cast<int>(pair / a.heads);
-  w.head = static_cast<int>(pair - static_cast<long long>(w.batch) * a.heads);
+  // A grid has fewer than 2^32 workgroups; 32-bit division is much shorter.
+  const unsigned index = static_cast<unsigned>(block);
+  const unsigned tiles = ceil_div(a.seqlen_q, C::tile_m);
+  const unsigned pair = index / tiles;
+  w.first_row = static_cast<int>(tiles - 1 - (index - pair * tiles)) * C::tile_m;
+  const unsigned heads = a.heads;
+  w.batch = static_cast<int>(pair / heads);
+  w.head = static_cast<int>(pair - w.batch * heads);
   w.seqlen_q = a.seqlen_q;
   w.seqlen_kv = a.seqlen_kv;
   if (C::jagged) {
@@ -84,15 +87,20 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
   const int wave_rows = max_of(0, min_of(w.seqlen_q - wave_row, T::rows_per_wave));
 
   const long long q_row = w.first_q + wave_row;
-  typename T::Q q;
-  T::load_q(q, a.q + w.batch * a.q_strides.batch + q_row * a.q_strides.seq + w.head * a.q_strides.head,
-            a.q_strides.seq, wave_rows);
   const typename T::Keys keys{
       a.k + w.batch * a.k_strides.batch + w.first_kv * a.k_strides.seq + w.head * a.k_strides.head,
       a.v + w.batch * a.v_strides.batch + w.first_kv * a.v_strides.seq + w.head * a.v_strides.head,
       a.k_strides.seq, a.v_strides.seq, w.seqlen_kv};
 
   const KeySteps<C> steps(tile_keys(f, w.mask, w.first_row, w.first_row + C::tile_m));
+  typename T::Stage stage;
+  if (steps.count > 0) T::fetch(stage, lds, keys, steps.first_key(0), 0);
+  // After the first fetch, because a machine may wait here for all loads.
+  typename T::Q q;
+  T::load_q(q,
+            a.q + w.batch * a.q_strides.batch + q_row * a.q_strides.seq + w.head * a.q_strides.head,
+            a.q_strides.seq, wave_rows);
+
   const TileKeys wave_keys = tile_keys(f, w.mask, wave_row, wave_row + T::rows_per_wave);
   RowKeys seen[T::row_slots];
   for (int r = 0; r < T::row_slots; ++r) {
@@ -109,8 +117,6 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
   }
   const float scale_log2 = a.alpha * log2e;
 
-  typename T::Stage stage;
-  if (steps.count > 0) T::fetch(stage, lds, keys, steps.first_key(0), 0);
   for (int s = 0; s < steps.count; ++s) {
     const int buffer = s & 1;
     T::land(stage, lds, buffer);
@@ -127,18 +133,19 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
       if (softmax) {
         for (int e = 0; e < T::elements; ++e) x[e] *= scale_log2;
       }
-      // Keys past the end are zero: SiLU(0) = 0 hides them, softmax has to mask them. Such a part is
-      // never `full` for softmax because classify() is asked with the unclipped end there.
-      const bool masked = tile_class == TileClass::partial ||
-                          (softmax && first_key + T::part_keys > w.seqlen_kv);
+      // Keys past the end are zero: SiLU(0) = 0 hides them, softmax has to mask them. Such a part
+      // is never `full` for softmax because classify() is asked with the unclipped end there.
+      const bool masked =
+          tile_class == TileClass::partial || (softmax && first_key + T::part_keys > w.seqlen_kv);
       if (masked) {
 #pragma unroll
         for (int e = 0; e < T::elements; ++e) {
           const int r = T::slot(e);
           const int key = first_key + T::key(e);
-          const bool sees = static_cast<unsigned>(key - seen[r].begin) <
-                                static_cast<unsigned>(seen[r].end - seen[r].begin) ||
-                            (f.targets && !f.cross && seen[r].diagonal && key == wave_row + T::row(r));
+          const bool sees =
+              static_cast<unsigned>(key - seen[r].begin) <
+                  static_cast<unsigned>(seen[r].end - seen[r].begin) ||
+              (f.targets && !f.cross && seen[r].diagonal && key == wave_row + T::row(r));
           if (!sees) x[e] = softmax ? -infinity() : 0.0f;
         }
       }
@@ -161,32 +168,41 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
           row_sum[T::slot(e)] += x[e];
         }
       } else {
+        // log2(e) * silu(alpha x); the factor leaves through the output's scale.
         for (int e = 0; e < T::elements; ++e) {
-          const float logit = x[e] * a.alpha;
-          x[e] = logit * T::rcp(1.0f + T::exp2(-logit * log2e));
+          const float logit = x[e] * scale_log2;
+          x[e] = logit * T::rcp(1.0f + T::exp2(-logit));
         }
       }
       T::accumulate(o, x, lds, buffer, part);
     }
   }
 
+  // Where the rows lie is worked out again rather than kept: machines without scalar registers
+  // would hold it in every lane all along the loop.
+  const WorkTile place = work_tile<C>(a, T::block());
+  const int first_row = place.first_row + T::wave() * T::rows_per_wave;
+  const int rows = max_of(0, min_of(place.seqlen_q - first_row, T::rows_per_wave));
+  const long long token = place.first_q + first_row;
   float factor[T::row_slots];
   for (int r = 0; r < T::row_slots; ++r) {
-    factor[r] = w.group.attn_scale;
+    factor[r] = place.group.attn_scale * (1 / log2e);
     if (softmax) {
       const float sum = T::row_sum(row_sum[r]);
-      factor[r] = sum > 0.0f ? w.group.attn_scale / sum : 0.0f;
+      factor[r] = sum > 0.0f ? place.group.attn_scale / sum : 0.0f;
       const int row = T::row(r);
-      if (C::write_lse && row < wave_rows && T::first_of_row(r)) {
-        const float lse = sum > 0.0f ? (row_max[r] + T::log2(sum)) * 0.6931471805599453f : -infinity();
-        a.lse[w.batch * a.lse_strides.batch + (q_row + row) * a.lse_strides.seq +
-              w.head * a.lse_strides.head] = lse;
+      if (C::write_lse && row < rows && T::first_of_row(r)) {
+        const float lse =
+            sum > 0.0f ? (row_max[r] + T::log2(sum)) * 0.6931471805599453f : -infinity();
+        a.lse[place.batch * a.lse_strides.batch + (token + row) * a.lse_strides.seq +
+              place.head * a.lse_strides.head] = lse;
       }
     }
   }
   T::store(o, factor,
-           a.o + w.batch * a.o_strides.batch + q_row * a.o_strides.seq + w.head * a.o_strides.head,
-           a.o_strides.seq, wave_rows);
+           a.o + place.batch * a.o_strides.batch + token * a.o_strides.seq +
+               place.head * a.o_strides.head,
+           a.o_strides.seq, rows);
 }
 
 }  // namespace hstu

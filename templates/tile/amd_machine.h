@@ -54,6 +54,15 @@ HSTU_DEVICE float other_half(float x) {
   return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(from, __builtin_bit_cast(int, x)));
 }
 
+// True in all lanes if `yes` is in one.
+HSTU_DEVICE bool any(bool yes) {
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+  return __builtin_amdgcn_ballot_w64(yes) != 0;
+#else
+  return __builtin_amdgcn_uicmp(yes ? 1u : 0u, 0u, 33) != 0;  // 33: not equal
+#endif
+}
+
 // Both low, or both high, halves of two words: {low, high}.
 HSTU_DEVICE unsigned low_halves(unsigned low, unsigned high) {
   return __builtin_amdgcn_perm(high, low, 0x05040100u);
@@ -127,6 +136,11 @@ HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
 #endif
 }
 
+// Says that x belongs in accumulation registers, where the wave has twice the registers only
+// because of them. Without it the compiler carries x in both kinds and copies it at each turn of a
+// loop.
+HSTU_DEVICE void keep_in_accumulators(Floats16& x) { asm("" : "+a"(x)); }
+
 // Device memory of `bytes` < 2^31 from `base` on, both the same in all lanes. A load of 16 bytes at
 // an offset past its end gives zeros and touches no memory.
 struct Buffer {
@@ -147,6 +161,10 @@ __device__ Words4 raw_buffer_load(Buffer::Descriptor descriptor, int offset, int
 HSTU_DEVICE Words4 load(const Buffer& from, unsigned offset) {
   return raw_buffer_load(from.descriptor, static_cast<int>(offset), 0, 0);
 }
+
+// Waits for a load here, and not at a first use that a loop repeats: there the compiler would wait
+// for the loop's own loads too.
+HSTU_DEVICE void await(Words4& x) { asm volatile("" : "+v"(x)); }
 
 HSTU_DEVICE void store(unsigned short* to, Words4 x) { *reinterpret_cast<Words4*>(to) = x; }
 

@@ -63,47 +63,52 @@ struct Tile {
   static constexpr int all_units = v_first + round_up(v_units, wave_width);
   static constexpr int units = ceil_div(all_units, threads);  // of a lane
 
+  // Where a unit stands in the tile.
+  struct Unit {
+    unsigned row, chunk;  // first key, and 16-byte chunk of the head dimension
+  };
+  HSTU_DEVICE static Unit k_unit(unsigned u) { return {u / k_chunks, u % k_chunks}; }
+  // 16 neighbouring lanes write V^T without bank conflict: 8 chunks of 2 key groups, or 4 of 4.
+  HSTU_DEVICE static Unit v_unit(unsigned u) {
+    constexpr unsigned chunks = v_rows / 8;
+    const unsigned rest = u / 16;
+    if constexpr (chunks % 8 == 0) {
+      constexpr unsigned blocks = chunks / 8;
+      return {4 * (u / 8 % 2 + 2 * (rest / blocks)), u % 8 + 8 * (rest % blocks)};
+    } else {
+      constexpr unsigned groups = C::tile_n / 16;
+      const unsigned g = rest % groups;
+      return {4 * (u / 4 % 2 + 4 * (u / 8 % 2) + 2 * (g % 2) + 8 * (g / 2)),
+              u % 4 + 4 * (rest / groups)};
+    }
+  }
+
+  // What a lane loads, worked out once: the compiler does not move uniform() out of loops.
   struct Stage {
+    bool v[units];  // unit i is one of V; the same in the whole wave, where possible a constant
+    bool exists[units];  // likewise: some unit of the wave exists
+    Unit unit[units];
+    bool inside[units];  // the unit exists and lies in the head dimension
     amd::Words4 chunk[units][4];
+
+    HSTU_DEVICE Stage() {
+      const int first = amd::uniform(amd::thread() / wave_width) * wave_width;
+#pragma unroll
+      for (int i = 0; i < units; ++i) {
+        v[i] = (i + 1) * threads > v_first &&
+               (i * threads >= v_first || i * threads + first >= v_first);
+        exists[i] = (i + 1) * threads <= all_units || i * threads + first < all_units;
+        const unsigned u = i * threads + amd::thread() - (v[i] ? v_first : 0);
+        unit[i] = v[i] ? v_unit(u) : k_unit(u);
+        inside[i] = u < (v[i] ? v_units : k_units);
+      }
+    }
   };
   struct Keys {
     const unsigned short *k, *v;
     long long k_stride, v_stride;
     int count;
   };
-
-  // Where a unit stands in the tile.
-  struct Unit {
-    int row, chunk;  // first key, and 16-byte chunk of the head dimension
-  };
-  HSTU_DEVICE static Unit k_unit(int u) { return {u / k_chunks, u % k_chunks}; }
-  // 16 neighbouring lanes write V^T without bank conflict: 8 chunks of 2 key groups, or 4 of 4.
-  HSTU_DEVICE static Unit v_unit(int u) {
-    constexpr int chunks = v_rows / 8;
-    const int rest = u / 16;
-    if constexpr (chunks % 8 == 0) {
-      constexpr int blocks = chunks / 8;
-      return {4 * (u / 8 % 2 + 2 * (rest / blocks)), u % 8 + 8 * (rest % blocks)};
-    } else {
-      constexpr int groups = C::tile_n / 16;
-      const int g = rest % groups;
-      return {4 * (u / 4 % 2 + 4 * (u / 8 % 2) + 2 * (g % 2) + 8 * (g / 2)),
-              u % 4 + 4 * (rest / groups)};
-    }
-  }
-
-  // Unit i of this lane is one of V; the same in the whole wave, and where possible a constant.
-  HSTU_DEVICE static bool is_v(int i) {
-    if ((i + 1) * threads <= v_first) return false;
-    if (i * threads >= v_first) return true;
-    return i * threads + wave() * wave_width >= v_first;
-  }
-  HSTU_DEVICE static bool exists(int i) {
-    return (i + 1) * threads <= all_units || i * threads + wave() * wave_width < all_units;
-  }
-  HSTU_DEVICE static int unit_index(int i) {
-    return i * threads + amd::thread() - (is_v(i) ? v_first : 0);
-  }
 
   // Bits 2 and 3 of a row swapped: where a row stands in LDS, and back.
   HSTU_DEVICE static constexpr int swapped(int row) {
@@ -142,35 +147,42 @@ struct Tile {
 
   HSTU_DEVICE static void load_q(Q& q, const unsigned short* rows, long long stride, int count) {
     const int bytes = static_cast<int>(stride) * 2;
-    const amd::Buffer from = amd::buffer(rows, count * bytes);
-    const unsigned offset = lane() % 32 * bytes + half() * 16;
+    const amd::Buffer from = amd::buffer(rows, amd::uniform(count) * bytes);
+    const unsigned offset = row(0) * bytes + half() * 16;
 #pragma unroll
     for (int j = 0; j < k_chunks / 2; ++j) {
       const bool inside = (2 * j + 2) * 8 <= C::head_dim_qk || half() == 0;
       q.chunk[j] = amd::load(from, inside ? offset + j * 32 : kNowhere);
     }
+#pragma unroll
+    for (int j = 0; j < k_chunks / 2; ++j) amd::await(q.chunk[j]);
   }
 
   HSTU_DEVICE static void zero(O& o) {
 #pragma unroll
     for (int i = 0; i < v_rows / 32; ++i) o.tile[i] = static_cast<amd::Floats16>(0.0f);
+    settle(o);
+  }
+  HSTU_DEVICE static void settle(O& o) {
+    if constexpr (C::waves_per_simd == 1) {
+#pragma unroll
+      for (int i = 0; i < v_rows / 32; ++i) amd::keep_in_accumulators(o.tile[i]);
+    }
   }
 
   HSTU_DEVICE static void fetch(Stage& stage, char*, const Keys& keys, int first_key, int) {
-    const int rows = max_of(min_of(keys.count - first_key, C::tile_n), 0);
+    // uniform(): a clamp is a vector instruction, and a buffer's size has to be scalar.
+    const int rows = amd::uniform(max_of(min_of(keys.count - first_key, C::tile_n), 0));
 #pragma unroll
     for (int i = 0; i < units; ++i) {
-      if (!exists(i)) continue;
-      const bool v = is_v(i);
+      if (!stage.exists[i]) continue;
+      const bool v = stage.v[i];
       const long long stride = v ? keys.v_stride : keys.k_stride;
       const int bytes = static_cast<int>(stride) * 2;
       const amd::Buffer from =
           amd::buffer((v ? keys.v : keys.k) + first_key * stride, rows * bytes);
-      const int u = unit_index(i);
-      const Unit k = k_unit(u), t = v_unit(u);
-      const Unit unit = v ? t : k;
-      const bool inside =
-          unit.chunk < (v ? C::head_dim_v : C::head_dim_qk) / 8 && u < (v ? v_units : k_units);
+      const Unit unit = stage.unit[i];
+      const bool inside = stage.inside[i] && unit.chunk < (v ? C::head_dim_v : C::head_dim_qk) / 8u;
       const unsigned offset = inside ? unit.row * bytes + unit.chunk * 16 : kNowhere;
       const unsigned step = (v ? 1 : C::tile_n / 4) * bytes;
 #pragma unroll
@@ -181,12 +193,12 @@ struct Tile {
   HSTU_DEVICE static void land(Stage& stage, char* lds, int buffer) {
 #pragma unroll
     for (int i = 0; i < units; ++i) {
-      if (!exists(i)) continue;
-      const int u = unit_index(i);
-      if (is_v(i)) {
-        if (u < v_units) land_v(stage.chunk[i], lds, buffer * buffer_bytes + k_bytes, v_unit(u));
-      } else if (u < k_units) {
-        land_k(stage.chunk[i], lds, buffer * buffer_bytes, k_unit(u));
+      if (!stage.exists[i]) continue;
+      if (stage.v[i]) {
+        if (v_units % wave_width == 0 || stage.inside[i])
+          land_v(stage.chunk[i], lds, buffer * buffer_bytes + k_bytes, stage.unit[i]);
+      } else if (k_units % wave_width == 0 || stage.inside[i]) {
+        land_k(stage.chunk[i], lds, buffer * buffer_bytes, stage.unit[i]);
       }
     }
   }
@@ -250,6 +262,7 @@ struct Tile {
                                 amd::read_lds(base, lane_offset + i * (32 * C::tile_n * 2)), b);
       }
     }
+    settle(o);
   }
 
   HSTU_DEVICE static float row_max(float x) {
@@ -258,9 +271,13 @@ struct Tile {
   }
   HSTU_DEVICE static float row_sum(float x) { return x + amd::other_half(x); }
 
+  // Most of the time no row's maximum has grown.
   HSTU_DEVICE static void scale(O& o, int, float factor) {
+    if (!amd::any(factor != 1.0f)) return;
+    settle(o);
 #pragma unroll
     for (int i = 0; i < v_rows / 32; ++i) o.tile[i] *= factor;
+    settle(o);
   }
 
   HSTU_DEVICE static void store(const O& o, const float (&factor)[row_slots], unsigned short* rows,

@@ -37,6 +37,14 @@ HSTU_DEVICE float other_half(float x) {
   });
 }
 
+HSTU_DEVICE bool any(bool yes) {
+  return emulator::exchange<int>("any", yes ? 1 : 0, [](const int* in, int* out, int lanes) {
+    int any = 0;
+    for (int l = 0; l < lanes; ++l) any |= in[l];
+    for (int l = 0; l < lanes; ++l) out[l] = any;
+  });
+}
+
 HSTU_DEVICE unsigned low_halves(unsigned low, unsigned high) {
   return (low & 0xffffu) | high << 16;
 }
@@ -101,6 +109,8 @@ HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
   c = emulator::exchange<Floats16>("mfma", mine, multiply_all<type>);
 }
 
+HSTU_DEVICE void keep_in_accumulators(Floats16&) {}
+
 struct Buffer {
   const char* base;
   unsigned bytes;
@@ -118,6 +128,8 @@ HSTU_DEVICE Words4 load(const Buffer& from, unsigned offset) {
   std::memcpy(&x, from.base + offset, 16);
   return x;
 }
+
+HSTU_DEVICE void await(Words4&) {}
 
 HSTU_DEVICE void store(unsigned short* to, Words4 x) {
   emulator::check_global(to, 16, true);
