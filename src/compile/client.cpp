@@ -66,7 +66,7 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout) {
     options.input = encode_job(job);
     options.environment = worker_environment(folder->path());
     options.timeout = std::max(left, std::chrono::milliseconds(1));
-    options.max_output = size_t{1} << 30;
+    options.max_output = size_t{128} << 20;  // of a worker gone wild; objects are far smaller
     Result<ProcessResult> result = run_process(options);
     if (!result.ok()) return problem(result.error().message);
     if (result->timed_out) {

@@ -75,11 +75,11 @@ struct Memo {
 std::string question(const Target& target, const std::vector<Choice>& list) {
   std::string text = "hstu-jit/toolchain/1\n" + target.name + "\n";
   for (const Choice& choice : list) {
-    text += fmt::format("{} {}\n", driver_name(choice.driver), choice.library);
-  }
-  for (const std::string& option :
-       canonical_options(target, list.front().driver, CompileOptions{})) {
-    text += option + "\n";
+    text += fmt::format("{} {}", driver_name(choice.driver), choice.library);
+    for (const std::string& option : canonical_options(target, choice.driver, CompileOptions{})) {
+      text += " " + option;
+    }
+    text += "\n";
   }
   return sha256_hex(text);
 }
@@ -168,7 +168,7 @@ void save_memo(const std::string& path, const std::string& asked, const Memo& me
     log_debug("the compiler's identity is not remembered: " + status.error().message);
 }
 
-// The same within this process, for caches without a folder.
+// The same within this process, per folder ("": none).
 struct Memory {
   std::mutex mutex;
   std::map<std::string, Memo> memos;
@@ -245,9 +245,10 @@ Result<Toolchain> find_toolchain(const Target& target, const std::string& state_
   if (list.empty()) return no_compiler(target, "", advice(target));
 
   const std::string asked = question(target, list);
+  const std::string remembered = asked + state_dir;
   {
     const std::lock_guard<std::mutex> lock(memory().mutex);
-    const auto found = memory().memos.find(asked);
+    const auto found = memory().memos.find(remembered);
     if (found != memory().memos.end() && still_true(found->second)) return found->second.toolchain;
   }
   const std::string path = memo_path(state_dir, asked);
@@ -259,7 +260,7 @@ Result<Toolchain> find_toolchain(const Target& target, const std::string& state_
     save_memo(path, asked, *memo);
   }
   const std::lock_guard<std::mutex> lock(memory().mutex);
-  memory().memos[asked] = *memo;
+  memory().memos[remembered] = *memo;
   return memo->toolchain;
 }
 
