@@ -7,11 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <random>
-#include <stdexcept>
 
 #include "check/check.hpp"
+#include "check/parallel.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -127,25 +126,26 @@ Result<HostTensors> make_tensors(const Problem& problem, const Geometry& geometr
   const std::string* files[3] = {&problem.data.q_file, &problem.data.k_file, &problem.data.v_file};
   HostTensors tensors;
   std::vector<uint16_t>* outs[3] = {&tensors.q, &tensors.k, &tensors.v};
-  try {
-    for (int n = 0; n < 3; ++n) {
-      outs[n]->assign(static_cast<size_t>(places[n].elements), kPoison);
-      if (problem.data.init == DataSpec::Init::files) {
-        Status status = fill_from_file(problem, geometry, places[n], *files[n], *outs[n]);
-        if (!status) return std::move(status).error();
-      } else {
-        const uint32_t seed = stream_seed(problem.data.seed, problem.data.same_qkv ? 0 : n);
-        fill_random(problem, geometry, places[n], seed, *outs[n]);
-      }
+  Status statuses[3];
+  const bool done = parallel_for(3, [&](size_t n) {
+    outs[n]->assign(static_cast<size_t>(places[n].elements), kPoison);
+    if (problem.data.init == DataSpec::Init::files) {
+      statuses[n] = fill_from_file(problem, geometry, places[n], *files[n], *outs[n]);
+    } else {
+      const uint32_t seed = stream_seed(problem.data.seed, problem.data.same_qkv ? 0 : n);
+      fill_random(problem, geometry, places[n], seed, *outs[n]);
     }
-  } catch (const std::exception&) {  // bad_alloc, length_error
+  });
+  if (!done)
     return Error{ErrorKind::kFailed,
-                 fmt::format("not enough memory for q, k and v ({} bytes); use a smaller problem",
+                 fmt::format("not enough memory for q, k and v ({:.0f} bytes); use a smaller "
+                             "problem",
                              2 * (static_cast<double>(geometry.q_elements) +
                                   static_cast<double>(geometry.k_elements) +
                                   static_cast<double>(geometry.v_elements))),
                  "", ""};
-  }
+  for (Status& status : statuses)
+    if (!status) return std::move(status).error();
   return tensors;
 }
 

@@ -110,7 +110,6 @@ class Picture {
   }
 
   void draw_tiles(int tile_m, int tile_n) {
-    const int thickness = layout_.scale >= 8 ? 2 : 1;
     for (int64_t i = 0; i < mask_.seqlen_q; i += tile_m) {
       const int row = static_cast<int>(i);
       const int row_end = static_cast<int>(std::min<int64_t>(mask_.seqlen_q, i + tile_m));
@@ -121,6 +120,7 @@ class Picture {
         const int key_end = static_cast<int>(std::min<int64_t>(mask_.seqlen_kv, j + tile_n));
         const int x = pixel(key), width = pixel(key_end) - x;
         if (width < 4 || height < 4) continue;
+        const int thickness = min_of(width, height) >= 16 ? 2 : 1;
         const TileClass kind = classify(keys, key, key_end);
         // One pixel short, so that neighbours do not share a line.
         canvas_.frame(layout_.origin + x, layout_.origin + y, width - 1, height - 1, thickness,
