@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "bench/bench.hpp"
 #include "plan/tiles.hpp"
 
 namespace hstu::jit {
@@ -87,18 +88,9 @@ void estimate(Plan& plan, const Geometry& g, const Problem& p, const TileChoice&
   const double heads = p.heads;
   e.visible_pairs = visible_pairs(g) * p.heads;
   e.dense_pairs = dense_pairs(g) * p.heads;
-  const double flop_per_pair = 2.0 * (p.head_dim_qk + p.head_dim_v);
-  e.useful_flop = flop_per_pair * static_cast<double>(e.visible_pairs);
-  e.dense_flop = flop_per_pair * static_cast<double>(e.dense_pairs);
-  double tokens_q = 0, tokens_kv = 0;
-  for (const Geometry::Sequence& s : g.sequences) {
-    tokens_q += s.seqlen_q;
-    tokens_kv += s.seqlen_kv;
-  }
-  e.bytes =
-      2.0 * heads *
-          (tokens_q * (p.head_dim_qk + p.head_dim_v) + tokens_kv * (p.head_dim_qk + p.head_dim_v)) +
-      (plan.config.write_lse ? 4.0 * heads * tokens_q : 0.0);
+  e.useful_flop = useful_flops(p, g);
+  e.dense_flop = dense_flops(p, g);
+  e.bytes = io_bytes(p, g);
   const TileCounts counts = count_tiles(g, plan.config);
   e.full_tiles = counts.full * heads;
   e.partial_tiles = counts.partial * heads;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of hstu-jit. Each registers its options with CLI11 and returns an exit code: results
+// go to standard output, everything else to standard error.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cache/store.hpp"
+#include "engine/engine.hpp"
+#include "spec/parse.hpp"
+
+namespace hstu::jit::cli {
+
+// Options every command shares.
+struct Common {
+  bool json = false;
+  std::string cache_dir;
+  std::string target;  // overrides the spec
+  std::string device;  // overrides the spec
+};
+
+// What main() runs after parsing; returns the exit code.
+using Action = std::function<int()>;
+
+void add_run(CLI::App& app, Common& common, Action& action);
+void add_plan(CLI::App& app, Common& common, Action& action);
+void add_emit(CLI::App& app, Common& common, Action& action);
+void add_compile(CLI::App& app, Common& common, Action& action);
+void add_inspect(CLI::App& app, Common& common, Action& action);
+void add_mask(CLI::App& app, Common& common, Action& action);
+void add_devices(CLI::App& app, Common& common, Action& action);
+void add_doctor(CLI::App& app, Common& common, Action& action);
+void add_schema(CLI::App& app, Common& common, Action& action);
+void add_environment(CLI::App& app, Common& common, Action& action);
+
+// Prints to standard output. Errors: kFailed when the stream is closed or full.
+Status print(std::string_view text);
+
+// Reports an error: one line on standard error (and the detail below it); with --json also
+// {"schema": schema, "error": {...}} on standard output. Returns the exit code.
+int report(const Error& error, const Common& common, const char* schema);
+// The members of the JSON error object.
+std::string error_json(const Error& error);
+
+// Reads and parses a spec file, or standard input for "-".
+Result<ParsedSpec> load_spec(const std::string& path);
+
+// Applies --target and --device to a problem.
+void apply_overrides(Problem& problem, const Common& common);
+
+// The target a problem is planned for when no device is opened: its own, or this host's processor.
+Result<Target> plan_target(const Problem& problem);
+
+// Engine options from the command line and the environment. Errors: kUsage for bad values.
+Result<EngineOptions> engine_options(const Common& common);
+
+}  // namespace hstu::jit::cli
