@@ -21,9 +21,12 @@ namespace {
 constexpr const char* kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                   "libamdhip64.so"};
 
-std::string last_loader_error() {
-  const char* text = dlerror();
-  return text == nullptr ? "unknown reason" : printable(text, 300);
+// The loader's reason, without the name it usually begins with.
+std::string last_loader_error(const std::string& name) {
+  const char* error = dlerror();
+  std::string_view text = error == nullptr ? "unknown reason" : error;
+  if (text.substr(0, name.size() + 2) == name + ": ") text.remove_prefix(name.size() + 2);
+  return printable(text, 300);
 }
 
 std::string path_of(void* library, const std::string& fallback) {
@@ -133,7 +136,7 @@ bool try_library(void* library, const std::string& name, const char* how, HipSea
 bool try_path(const std::string& name, HipSearch& search) {
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    search.libraries.push_back({name, false, last_loader_error()});
+    search.libraries.push_back({name, false, last_loader_error(name)});
     return false;
   }
   return try_library(library, name, "", search);
