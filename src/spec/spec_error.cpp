@@ -6,11 +6,18 @@
 #include "base/text.hpp"
 
 namespace hstu::jit {
+namespace {
+
+constexpr size_t kMaxPointer = 1000;
+
+}  // namespace
 
 Error spec_error(const std::string& pointer, std::string_view text) {
   Error error;
   error.kind = ErrorKind::kSpec;
   error.pointer = pointer;
+  // A key may be as long as the text: its object is place enough.
+  while (error.pointer.size() > kMaxPointer) error.pointer.resize(error.pointer.rfind('/'));
   error.message = pointer.empty() ? "spec" : printable(pointer, 120);
   error.message += ": ";
   error.message += text;

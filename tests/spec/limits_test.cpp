@@ -113,7 +113,10 @@ TEST_CASE("deep nesting, many keys, many values and long texts are refused in on
   CHECK_THAT(
       error_of(spec_text(R"("uih_lengths": 1, "name": ")" + std::string(5000, 'n') + "\"")).message,
       ContainsSubstring("5000 bytes"));
-  CHECK(one_line(error_of(spec_text("\"" + std::string(100000, 'k') + "\": 1")).message));
+  const Error key = error_of(
+      spec_text("\"uih_lengths\": 1, \"mask\": {\"" + std::string(100000, 'k') + "\": 1}"));
+  CHECK(one_line(key.message));
+  CHECK(key.pointer == "/mask");
 }
 
 TEST_CASE("a problem put together by hand is checked like a parsed one") {
