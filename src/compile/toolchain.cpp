@@ -185,9 +185,13 @@ Error no_compiler(const Target& target, const std::string& tried, const std::str
                "", ""};
 }
 
-std::string advice(const Target& target) {
+std::string advice(const Target& target, bool have_some) {
   switch (target.vendor) {
     case Vendor::amd:
+      if (have_some) {
+        return "a newer ROCm or clang with lld is needed (HSTU_JIT_HIPRTC and HSTU_JIT_CLANG name "
+               "them)";
+      }
       return how_to_get(Driver::hiprtc) + "; or " + how_to_get(Driver::clang);
     case Vendor::nvidia:
       return how_to_get(Driver::nvrtc);
@@ -232,7 +236,7 @@ Result<Memo> ask(const Target& target, const std::vector<Choice>& list) {
     }
     tried += (tried.empty() ? "" : "; ") + printable(reason, 500);
   }
-  return no_compiler(target, tried, advice(target));
+  return no_compiler(target, tried, advice(target, true));
 }
 
 }  // namespace
@@ -242,7 +246,7 @@ Result<Toolchain> find_toolchain(const Target& target, const std::string& state_
     return no_compiler(target, "the level is unknown", "hstu-jit targets lists those there are");
   }
   const std::vector<Choice> list = choices(target);
-  if (list.empty()) return no_compiler(target, "", advice(target));
+  if (list.empty()) return no_compiler(target, "", advice(target, false));
 
   const std::string asked = question(target, list);
   const std::string remembered = asked + state_dir;

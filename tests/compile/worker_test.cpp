@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "base/subprocess.hpp"
 #include "compile/job.hpp"
 #include "helpers.hpp"
 
@@ -98,6 +99,59 @@ TEST_CASE("a worker that is not there") {
   const Result<CodeObject> object = compile(source(kHostKernel), target("cpu"), toolchain, {});
   REQUIRE_FALSE(object.ok());
   CHECK_THAT(one_line(object.error()), ContainsSubstring("HSTU_JIT_WORKER names /nowhere/worker"));
+}
+
+TEST_CASE("the compilers of a program that is killed die with it") {
+  const auto dir = folder();
+  const std::string compiler = dir.path() + "/slow";
+  const std::string pid_file = dir.path() + "/pid";
+  REQUIRE(write_file_atomic(compiler,
+                            "#!/bin/sh\n[ \"$1\" = --version ] && exec echo slow 1.0\n"
+                            "echo $$ > '" +
+                                pid_file + ".new'; mv '" + pid_file + ".new' '" + pid_file +
+                                "'\nsleep 600; exit 1\n",
+                            0755)
+              .ok());
+  const Environment variable("HSTU_JIT_CXX", compiler);
+  const Environment temporary("TMPDIR", dir.path());
+  // Killed at the time-out: as a whole, but the worker is in a group of its own.
+  ProcessOptions options;
+  options.argv = {HSTU_PRINT_TOOLCHAIN, "cpu", ""};
+  options.timeout = milliseconds(1500);
+  for (int attempt = 0; attempt < 5 && !fs::exists(pid_file); ++attempt) {  // a busy machine
+    const Result<ProcessResult> result = run_process(options);
+    REQUIRE(result.ok());
+    REQUIRE(result->timed_out);
+    options.timeout *= 2;
+  }
+  REQUIRE(fs::exists(pid_file));
+  CHECK(gone(static_cast<pid_t>(std::stoi(*read_file(pid_file)))));
+}
+
+TEST_CASE("the worker compiles by hand what it compiles on request") {
+  const auto dir = folder();
+  const std::string file = dir.path() + "/kernel.cpp", made = dir.path() + "/kernel.so";
+  REQUIRE(write_file_atomic(file, kHostKernel).ok());
+  ProcessOptions options;
+  options.argv = {HSTU_REAL_WORKER, "--compile", file, "--target", "cpu", "-o", made};
+  const Result<ProcessResult> result = run_process(options);
+  REQUIRE(result.ok());
+  INFO(result->errors);
+  REQUIRE(result->succeeded());
+  Result<Toolchain> toolchain = find_toolchain(target("cpu"), "");
+  REQUIRE(toolchain.ok());
+  Result<CodeObject> object = compile(source(kHostKernel), target("cpu"), *toolchain, {});
+  REQUIRE(object.ok());
+  CHECK(*read_file(made) == object->bytes);
+  options.argv = {HSTU_REAL_WORKER, "--compile", file, "--target", "gfx9999"};
+  CHECK(run_process(options)->exit_code == 4);
+  options.argv = {HSTU_REAL_WORKER, "--compile", file};
+  CHECK(run_process(options)->exit_code == 2);
+  options.argv = {HSTU_REAL_WORKER, "--compile", dir.path() + "/none", "--target", "cpu"};
+  CHECK(run_process(options)->exit_code == 1);
+  options.argv = {HSTU_REAL_WORKER, "--serve"};
+  options.input = "nonsense";
+  CHECK(run_process(options)->exit_code == 2);
 }
 
 TEST_CASE("messages of the protocol: round trip, and no cut or flip passes as whole") {
