@@ -46,7 +46,14 @@ Call call_in_process(const Job& job) {
 
 }  // namespace
 
-bool compile_in_process() { return get_env("HSTU_JIT_COMPILE").value_or("worker") == "inprocess"; }
+bool compile_in_process() {
+  const std::string mode = get_env("HSTU_JIT_COMPILE").value_or("worker");
+  if (mode != "worker" && mode != "inprocess") {
+    log_warn(fmt::format("HSTU_JIT_COMPILE=\"{}\" is neither worker nor inprocess; worker it is",
+                         printable(mode)));
+  }
+  return mode == "inprocess";
+}
 
 Call call_worker(const Job& job, std::chrono::milliseconds timeout) {
   if (compile_in_process()) return call_in_process(job);

@@ -204,6 +204,9 @@ std::string advice(const Target& target, bool have_some) {
 Result<Memo> ask(const Target& target, const std::vector<Choice>& list) {
   const Result<CompileOptions> limits = compile_options_from_environment();
   if (!limits.ok()) return limits.error();
+  if (!compile_in_process()) {  // else each compiler in turn would be blamed for it
+    if (Result<std::string> worker = find_worker(); !worker.ok()) return std::move(worker).error();
+  }
   std::string tried;
   for (const Choice& choice : list) {
     Job job;
@@ -228,8 +231,6 @@ Result<Memo> ask(const Target& target, const std::vector<Choice>& list) {
       }
       return memo;
     }
-    // No worker, no answer: the next compiler would fare the same only where it is the worker's
-    // fault, which the message then says.
     std::string reason = call.answered ? call.answer.message : call.problem;
     if (call.answered && call.answer.outcome == Outcome::diagnostics && !call.answer.log.empty()) {
       reason += " (" + printable(call.answer.log, 200) + ")";

@@ -99,6 +99,10 @@ TEST_CASE("a worker that is not there") {
   const Result<CodeObject> object = compile(source(kHostKernel), target("cpu"), toolchain, {});
   REQUIRE_FALSE(object.ok());
   CHECK_THAT(one_line(object.error()), ContainsSubstring("HSTU_JIT_WORKER names /nowhere/worker"));
+  const auto state = folder();
+  const std::string message = one_line(find_toolchain(target("gfx90a"), state.path()).error());
+  CHECK_THAT(message, ContainsSubstring("HSTU_JIT_WORKER names /nowhere/worker"));
+  CHECK(message.find("HIPRTC") == std::string::npos);  // the compiler is not to blame
 }
 
 TEST_CASE("the compilers of a program that is killed die with it") {
