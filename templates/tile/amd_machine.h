@@ -141,6 +141,21 @@ HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
 // loop.
 HSTU_DEVICE void keep_in_accumulators(Floats16& x) { asm("" : "+a"(x)); }
 
+// Nothing moves across: bounds what the scheduler keeps in registers at once.
+HSTU_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+
+// gfx908 multiplies into accumulation registers only.
+#if defined(__gfx908__)
+constexpr bool kSeparateAccumulators = true;
+#else
+constexpr bool kSeparateAccumulators = false;
+#endif
+
+// Hides where x comes from: what follows from it is worked out here again, not kept in registers
+// from before a loop.
+HSTU_DEVICE void forget(unsigned& x) { asm volatile("" : "+v"(x)); }
+HSTU_DEVICE void forget(float& x) { asm volatile("" : "+v"(x)); }
+
 // Device memory of `bytes` < 2^31 from `base` on, both the same in all lanes. A load of 16 bytes at
 // an offset past its end gives zeros and touches no memory.
 struct Buffer {

@@ -103,6 +103,15 @@ struct Tile {
         inside[i] = u < (v[i] ? v_units : k_units);
       }
     }
+    // Where there are few registers, addresses are worked out at each step.
+    HSTU_DEVICE Unit place(int i) const {
+      Unit u = unit[i];
+      if constexpr (amd::kSeparateAccumulators) {
+        amd::forget(u.row);
+        amd::forget(u.chunk);
+      }
+      return u;
+    }
   };
   struct Keys {
     const unsigned short *k, *v;
@@ -159,12 +168,15 @@ struct Tile {
   }
 
   HSTU_DEVICE static void zero(O& o) {
+    // A zero of its own: gfx908 would keep 16 registers of zeros to share with every product.
+    float nothing = 0.0f;
+    if constexpr (amd::kSeparateAccumulators) amd::forget(nothing);
 #pragma unroll
-    for (int i = 0; i < v_rows / 32; ++i) o.tile[i] = static_cast<amd::Floats16>(0.0f);
+    for (int i = 0; i < v_rows / 32; ++i) o.tile[i] = static_cast<amd::Floats16>(nothing);
     settle(o);
   }
   HSTU_DEVICE static void settle(O& o) {
-    if constexpr (C::waves_per_simd == 1) {
+    if constexpr (C::waves_per_simd == 1 || amd::kSeparateAccumulators) {
 #pragma unroll
       for (int i = 0; i < v_rows / 32; ++i) amd::keep_in_accumulators(o.tile[i]);
     }
@@ -181,7 +193,7 @@ struct Tile {
       const int bytes = static_cast<int>(stride) * 2;
       const amd::Buffer from =
           amd::buffer((v ? keys.v : keys.k) + first_key * stride, rows * bytes);
-      const Unit unit = stage.unit[i];
+      const Unit unit = stage.place(i);
       const bool inside = stage.inside[i] && unit.chunk < (v ? C::head_dim_v : C::head_dim_qk) / 8u;
       const unsigned offset = inside ? unit.row * bytes + unit.chunk * 16 : kNowhere;
       const unsigned step = (v ? 1 : C::tile_n / 4) * bytes;
@@ -194,11 +206,12 @@ struct Tile {
 #pragma unroll
     for (int i = 0; i < units; ++i) {
       if (!stage.exists[i]) continue;
+      const Unit unit = stage.place(i);
       if (stage.v[i]) {
         if (v_units % wave_width == 0 || stage.inside[i])
-          land_v(stage.chunk[i], lds, buffer * buffer_bytes + k_bytes, stage.unit[i]);
+          land_v(stage.chunk[i], lds, buffer * buffer_bytes + k_bytes, unit);
       } else if (k_units % wave_width == 0 || stage.inside[i]) {
-        land_k(stage.chunk[i], lds, buffer * buffer_bytes, stage.unit[i]);
+        land_k(stage.chunk[i], lds, buffer * buffer_bytes, unit);
       }
     }
   }
@@ -235,6 +248,7 @@ struct Tile {
     amd::Floats16 c = static_cast<amd::Floats16>(0.0f);
 #pragma unroll
     for (int j = 0; j < k_chunks / 2; ++j) {
+      if (amd::kSeparateAccumulators && j % 4 == 0) amd::keep_order();
       const int lane_offset = k_offset(lane() % 32, 2 * (j % pairs) + half());
       amd::multiply<C::dtype>(c, amd::read_lds(base, lane_offset + j / pairs * pairs * 32),
                               q.chunk[j]);
@@ -249,6 +263,7 @@ struct Tile {
     const char* base = lds + buffer * buffer_bytes + k_bytes + part / 2 * 128;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
+      if (amd::kSeparateAccumulators) amd::keep_order();
       amd::Words4 b;
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -276,7 +291,11 @@ struct Tile {
     if (!amd::any(factor != 1.0f)) return;
     settle(o);
 #pragma unroll
-    for (int i = 0; i < v_rows / 32; ++i) o.tile[i] *= factor;
+    for (int i = 0; i < v_rows / 32; ++i) {
+      amd::keep_order();
+      o.tile[i] *= factor;
+    }
+    amd::keep_order();
     settle(o);
   }
 

@@ -110,6 +110,10 @@ HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
 }
 
 HSTU_DEVICE void keep_in_accumulators(Floats16&) {}
+HSTU_DEVICE void keep_order() {}
+HSTU_DEVICE void forget(unsigned&) {}
+HSTU_DEVICE void forget(float&) {}
+constexpr bool kSeparateAccumulators = false;
 
 struct Buffer {
   const char* base;

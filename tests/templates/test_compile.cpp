@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CDNA kernels through every compiler found here, with the planner's tiles: no spill, no
+// scratch, the LDS the tile asks for, the matrix instructions its shape needs.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "catch.hpp"
+#include "compile/compile.hpp"
+#include "compile/locate.hpp"
+#include "object/inspect.hpp"
+#include "plan/tiles.hpp"
+#include "source/source.hpp"
+
+using namespace hstu;
+using namespace hstu::jit;
+
+namespace {
+
+struct Case {
+  Dtype dtype;
+  Activation activation;  // softmax: with LSE
+  int qk, v;
+  bool jagged, grouped;
+  MaskFeatures mask;
+};
+
+constexpr MaskFeatures kCausal{true, false, false, false, false, false};
+constexpr MaskFeatures kAll{true, false, true, true, true, true};
+constexpr MaskFeatures kOpen{false, false, true, true, true, true};
+constexpr MaskFeatures kCross{true, true, true, true, true, true};
+
+constexpr Case kCases[] = {
+    {Dtype::bf16, Activation::silu, 128, 128, true, false, kCausal},
+    {Dtype::fp16, Activation::softmax, 128, 128, true, true, kAll},
+    {Dtype::bf16, Activation::softmax, 128, 96, true, false, kCross},
+    {Dtype::fp16, Activation::silu, 96, 128, false, false, kOpen},
+    {Dtype::bf16, Activation::silu, 64, 64, true, false, kAll},
+    {Dtype::fp16, Activation::softmax, 8, 24, true, false, kOpen},
+    {Dtype::bf16, Activation::silu, 256, 256, true, false, kAll},
+    {Dtype::fp16, Activation::softmax, 256, 256, true, true, kCross},
+    {Dtype::bf16, Activation::softmax, 64, 256, false, false, kOpen},
+    {Dtype::fp16, Activation::silu, 256, 40, true, false, kAll},
+};
+
+// 32x32 products of a wave in one step, each over 16 elements, in instructions of this target.
+int64_t expected_products(const ForwardConfig& c, const TileChoice& t, const std::string& target) {
+  const int instructions = target == "gfx950"                             ? 1
+                           : target == "gfx908" && c.dtype == Dtype::bf16 ? 4
+                                                                          : 2;
+  return int64_t{t.tile_n / 32} * (t.padded_qk / 16 + 2 * (t.padded_v / 32)) * instructions;
+}
+
+// "" if the object is as it should be.
+std::string judge(const ObjectInfo& info, const ForwardConfig& c, const TileChoice& t) {
+  if (info.kernels.size() != 1) return "not one kernel";
+  const KernelInfo& k = info.kernels[0];
+  if (k.vgpr_spills.value_or(0) != 0) return fmt::format("{} VGPRs spilled", *k.vgpr_spills);
+  if (k.sgpr_spills.value_or(0) != 0) return fmt::format("{} SGPRs spilled", *k.sgpr_spills);
+  if (k.scratch_bytes.value_or(-1) != 0)
+    return fmt::format("{} bytes of scratch", *k.scratch_bytes);
+  if (k.lds_bytes.value_or(-1) != t.lds_bytes) return fmt::format("{} bytes of LDS", *k.lds_bytes);
+  if (k.max_workgroup.value_or(-1) != t.waves * 64) return "wrong workgroup size";
+  if (k.matrix_instructions && *k.matrix_instructions < expected_products(c, t, info.target))
+    return fmt::format("{} matrix instructions, {} expected", *k.matrix_instructions,
+                       expected_products(c, t, info.target));
+  return "";
+}
+
+void compile_all(const char* target_name, Driver driver) {
+  const auto skip = [&](const std::string& reason) {
+    fmt::print("SKIPPED: templates_compile {} with {}: {}\n", target_name, driver_name(driver),
+               reason);
+  };
+  const auto found = compiler_candidates(driver);
+  if (found.empty()) return skip(how_to_get(driver));
+  const auto target = find_target(target_name);
+  REQUIRE(target);
+  bool counted = false;
+  for (const Case& one : kCases) {
+    Plan plan;
+    plan.target = *target;
+    ForwardConfig& c = plan.config;
+    c.dtype = one.dtype;
+    c.head_dim_qk = one.qk;
+    c.head_dim_v = one.v;
+    c.activation = one.activation;
+    c.write_lse = one.activation == Activation::softmax;
+    c.jagged = one.jagged;
+    c.grouped = one.grouped;
+    c.mask = one.mask;
+    const auto tiles = choose_tiles(c, *target);
+    REQUIRE(tiles);
+    c.tile_m = tiles->tile_m;
+    c.tile_n = tiles->tile_n;
+    c.waves = tiles->waves;
+    c.waves_per_simd = tiles->waves_per_simd;
+    plan.template_name = tiles->template_name;
+    plan.entry = "hstu_forward";
+    const auto source = write_source(plan, "{}");
+    REQUIRE(source);
+    const auto object = compile(*source, *target, Toolchain{driver, found[0], "", ""}, {});
+    if (!object && object.error().message.find("does not know target") != std::string::npos)
+      return skip(object.error().message);
+    INFO(fmt::format("{} {} qk {} v {} {} {}", target_name, driver_name(driver), one.qk, one.v,
+                     one.dtype == Dtype::fp16 ? "fp16" : "bf16",
+                     one.activation == Activation::silu ? "silu" : "softmax"));
+    if (!object) {
+      CHECK(object.error().message + object.error().detail == "");
+      continue;
+    }
+    auto info = read_object(object->bytes);
+    REQUIRE(info);
+    count_instructions(*info, object->bytes);
+    counted = counted || info->kernels[0].matrix_instructions;
+    CHECK(judge(*info, c, *tiles) == "");
+  }
+  if (!counted) skip("no disassembler: matrix instructions were not counted");
+}
+
+struct UseWorker {
+  UseWorker() { setenv("HSTU_JIT_WORKER", HSTU_REAL_WORKER, 0); }
+} const use_worker;
+
+}  // namespace
+
+TEST_CASE("cdna kernels: hipRTC", "[compile]") {
+  for (const char* target : {"gfx908", "gfx90a", "gfx942"}) compile_all(target, Driver::hiprtc);
+}
+
+TEST_CASE("cdna kernels: clang", "[compile]") {
+  for (const char* target : {"gfx908", "gfx90a", "gfx942"}) compile_all(target, Driver::clang);
+}
+
+TEST_CASE("cdna kernels: the checks notice", "[compile]") {
+  ForwardConfig c;
+  TileChoice t;
+  t.tile_n = 64;
+  t.padded_qk = t.padded_v = 128;
+  t.lds_bytes = 65536;
+  t.waves = 8;
+  ObjectInfo good;
+  good.target = "gfx90a";
+  good.kernels.resize(1);
+  KernelInfo& k = good.kernels[0];
+  k.vgpr_spills = k.sgpr_spills = 0;
+  k.scratch_bytes = 0;
+  k.lds_bytes = 65536;
+  k.max_workgroup = 512;
+  k.matrix_instructions = 64;  // 2 parts of 8 + 8 products, two instructions each
+  CHECK(judge(good, c, t) == "");
+  const auto bad = [&](auto change) {
+    ObjectInfo copy = good;
+    change(copy.kernels[0]);
+    return !judge(copy, c, t).empty();
+  };
+  CHECK(bad([](KernelInfo& x) { x.vgpr_spills = 1; }));
+  CHECK(bad([](KernelInfo& x) { x.sgpr_spills = 1; }));
+  CHECK(bad([](KernelInfo& x) { x.scratch_bytes = 4; }));
+  CHECK(bad([](KernelInfo& x) { x.lds_bytes = 32768; }));
+  CHECK(bad([](KernelInfo& x) { x.max_workgroup = 256; }));
+  CHECK(bad([](KernelInfo& x) { x.matrix_instructions = 63; }));
+}
