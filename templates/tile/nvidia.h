@@ -24,9 +24,12 @@ struct Tile {
   static constexpr int wave_width = 32;
   static constexpr int rows_per_wave = C::tile_m / C::waves;
   static constexpr int row_tiles = rows_per_wave / 16;
-  // Q and O stay in registers; the logits of one part take what is left.
-  static constexpr int resident = row_tiles * (C::head_dim_qk + C::head_dim_v);
-  static constexpr int part_keys = min_of(C::tile_n, resident > 384 ? 16 : 64 / row_tiles);
+  // Q, O and what a row remembers stay in registers; the logits of one part take what is left of
+  // 255. Where even that does not do, some of Q is parked in shared memory.
+  static constexpr int resident = row_tiles * (C::head_dim_qk / 4 + C::head_dim_v / 2 + 8);
+  static constexpr int part_keys = min_of(C::tile_n, resident >= 160 ? 16 : 64 / row_tiles);
+  static constexpr int parked = row_tiles > 1 && resident > 176 ? min_of(3, C::head_dim_qk / 16)
+                                                                : 0;
   static constexpr int parts = C::tile_n / part_keys;
   static constexpr int key_tiles = part_keys / 8;
   static constexpr int elements = row_tiles * key_tiles * 4;
@@ -42,7 +45,10 @@ struct Tile {
   static constexpr int v_pitch = (v_chunks | 1) * 16;
   static constexpr int v_offset = C::tile_n * k_pitch;
   static constexpr int buffer_bytes = C::tile_n * (k_pitch + v_pitch);
-  static constexpr int lds_bytes = 2 * buffer_bytes;
+  static constexpr int kept_chunks = k_chunks - 2 * parked;
+  static constexpr int first_parked = k_chunks / 2 * 2 - 2 * parked;  // chunk
+  static constexpr int q_offset = 2 * buffer_bytes;
+  static constexpr int lds_bytes = q_offset + parked * row_tiles * threads * 16;
   // What a kernel may declare statically; more has to be given at launch.
   static constexpr bool dynamic_lds = lds_bytes > 48 * 1024;
 
@@ -56,9 +62,10 @@ struct Tile {
   HSTU_DEVICE static constexpr int slot(int e) { return e / (key_tiles * 4) * 2 + e % 4 / 2; }
   HSTU_DEVICE static int key(int e) { return e / 4 % key_tiles * 8 + e % 2 + pair(); }
 
-  // Chunk c of rows 16m + g and 16m + 8 + g: at[m][c][0] and at[m][c][1].
+  // Chunk c of rows 16m + g and 16m + 8 + g: at[m][c][0] and at[m][c][1]; an odd last chunk follows
+  // the others, parked pairs of chunks are left out.
   struct Q {
-    unsigned at[row_tiles][k_chunks][2];
+    unsigned at[row_tiles][kept_chunks][2];
   };
   struct O {
     float at[row_tiles][v_chunks][4];
@@ -72,11 +79,26 @@ struct Tile {
 
   HSTU_DEVICE static void load_q(Q& q, const unsigned short* rows, long long stride, int count) {
 #pragma unroll
-    for (int s = 0; s < row_slots; ++s) {
-      const unsigned short* from = rows + row(s) * stride + pair();
+    for (int m = 0; m < row_tiles; ++m) {
+      const int row0 = row(2 * m), row1 = row(2 * m + 1);
+      const unsigned short* from0 = rows + row0 * stride + pair();
+      const unsigned short* from1 = rows + row1 * stride + pair();
+      const auto word = [&](int c, int i) {
+        const int r = i ? row1 : row0;
+        return r < count ? nvidia::load_pair((i ? from1 : from0) + 8 * c) : 0u;
+      };
 #pragma unroll
-      for (int c = 0; c < k_chunks; ++c)
-        q.at[s / 2][c][s % 2] = row(s) < count ? nvidia::load_pair(from + 8 * c) : 0u;
+      for (int t = 0; t < parked; ++t) {
+        const int c = first_parked + 2 * t;
+        nvidia::store_shared(parking(m, t),
+                             {word(c, 0), word(c, 1), word(c + 1, 0), word(c + 1, 1)});
+      }
+#pragma unroll
+      for (int i = 0; i < kept_chunks; ++i) {
+        const int c = i < first_parked ? i : k_chunks - 1;
+        q.at[m][i][0] = word(c, 0);
+        q.at[m][i][1] = word(c, 1);
+      }
     }
   }
 
@@ -115,17 +137,22 @@ struct Tile {
         for (int i = 0; i < 4; ++i) c[m][n][i] = 0.0f;
 #pragma unroll
     for (int d = 0; d + 1 < k_chunks; d += 2) {
+      nvidia::Quad a[row_tiles];
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+        if (d < first_parked)
+          a[m] = {q.at[m][d][0], q.at[m][d][1], q.at[m][d + 1][0], q.at[m][d + 1][1]};
+        else
+          a[m] = nvidia::load_shared(parking(m, (d - first_parked) / 2));
+      }
 #pragma unroll
       for (int n = 0; n < key_tiles; n += 2) {
         unsigned b[4];
         nvidia::load_matrices(b, from + n * 8 * k_pitch + d * 16);
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) {
-          const auto& a = q.at[m];
-          nvidia::multiply_add<C::dtype>(c[m][n], a[d][0], a[d][1], a[d + 1][0], a[d + 1][1], b[0],
-                                         b[1]);
-          nvidia::multiply_add<C::dtype>(c[m][n + 1], a[d][0], a[d][1], a[d + 1][0], a[d + 1][1],
-                                         b[2], b[3]);
+          nvidia::multiply_add<C::dtype>(c[m][n], a[m], b[0], b[1]);
+          nvidia::multiply_add<C::dtype>(c[m][n + 1], a[m], b[2], b[3]);
         }
       }
     }
@@ -137,8 +164,9 @@ struct Tile {
         nvidia::load_matrices(b, tile + (n * 8 + lane() % 16) * k_pitch + d * 16);
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) {
-          nvidia::multiply_add<C::dtype>(c[m][n], q.at[m][d][0], q.at[m][d][1], b[0]);
-          nvidia::multiply_add<C::dtype>(c[m][n + 1], q.at[m][d][0], q.at[m][d][1], b[1]);
+          const auto& a = q.at[m][kept_chunks - 1];
+          nvidia::multiply_add<C::dtype>(c[m][n], a[0], a[1], b[0]);
+          nvidia::multiply_add<C::dtype>(c[m][n + 1], a[0], a[1], b[1]);
         }
       }
     }
@@ -155,24 +183,22 @@ struct Tile {
     const unsigned from = tile + lane() % 16 * v_pitch + lane() / 16 * 16;
 #pragma unroll
     for (int j = 0; j < part_keys / 16; ++j) {
-      unsigned a[row_tiles][4];
+      nvidia::Quad a[row_tiles];
 #pragma unroll
-      for (int m = 0; m < row_tiles; ++m)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int e = (m * key_tiles + 2 * j) * 4 + 2 * i;
-          a[m][i] = nvidia::pack<C::dtype>(p[e], p[e + 1]);
-        }
+      for (int m = 0; m < row_tiles; ++m) {
+        const int e = (m * key_tiles + 2 * j) * 4;
+        a[m] = {nvidia::pack<C::dtype>(p[e], p[e + 1]), nvidia::pack<C::dtype>(p[e + 2], p[e + 3]),
+                nvidia::pack<C::dtype>(p[e + 4], p[e + 5]),
+                nvidia::pack<C::dtype>(p[e + 6], p[e + 7])};
+      }
 #pragma unroll
       for (int n = 0; n + 1 < v_chunks; n += 2) {
         unsigned b[4];
         nvidia::load_matrices_transposed(b, from + j * 16 * v_pitch + n * 16);
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) {
-          nvidia::multiply_add<C::dtype>(o.at[m][n], a[m][0], a[m][1], a[m][2], a[m][3], b[0],
-                                         b[1]);
-          nvidia::multiply_add<C::dtype>(o.at[m][n + 1], a[m][0], a[m][1], a[m][2], a[m][3], b[2],
-                                         b[3]);
+          nvidia::multiply_add<C::dtype>(o.at[m][n], a[m], b[0], b[1]);
+          nvidia::multiply_add<C::dtype>(o.at[m][n + 1], a[m], b[2], b[3]);
         }
       }
       if constexpr (v_chunks % 2 == 1) {
@@ -181,8 +207,7 @@ struct Tile {
         nvidia::load_matrices_transposed(b, tile + (j * 16 + lane() % 16) * v_pitch + n * 16);
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m)
-          nvidia::multiply_add<C::dtype>(o.at[m][n], a[m][0], a[m][1], a[m][2], a[m][3], b[0],
-                                         b[1]);
+          nvidia::multiply_add<C::dtype>(o.at[m][n], a[m], b[0], b[1]);
       }
     }
   }
@@ -226,6 +251,12 @@ struct Tile {
   HSTU_DEVICE static float rcp(float x) { return nvidia::rcp(x); }
 
  private:
+  // Where this lane keeps its own words of a parked operand; no other lane touches them.
+  HSTU_DEVICE static unsigned parking(int m, int t) {
+    char* lds = nvidia::workgroup_lds<lds_bytes, dynamic_lds>();
+    return nvidia::shared_address(lds) +
+           static_cast<unsigned>(q_offset + ((m * parked + t) * threads + nvidia::thread()) * 16);
+  }
   HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 
   // Rows [0, tile_n) of one tensor to shared memory; those >= count become zero.

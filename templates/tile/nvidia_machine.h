@@ -8,7 +8,12 @@
 namespace hstu::nvidia {
 
 HSTU_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
-HSTU_DEVICE long long block() { return blockIdx.x; }
+// Volatile, so that what follows from it can be worked out twice instead of kept in registers.
+HSTU_DEVICE long long block() {
+  unsigned x;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x));
+  return x;
+}
 
 // The workgroup's shared memory: declared here, or (dynamic) given at launch.
 template <int bytes, bool dynamic>
@@ -65,6 +70,23 @@ HSTU_DEVICE unsigned shared_address(const char* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
+// Four words of an operand, 16-byte aligned in shared memory.
+struct Quad {
+  unsigned x, y, z, w;
+};
+HSTU_DEVICE Quad load_shared(unsigned from) {
+  Quad q;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+               : "r"(from));
+  return q;
+}
+HSTU_DEVICE void store_shared(unsigned to, const Quad& q) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(q.x), "r"(q.y), "r"(q.z),
+               "r"(q.w)
+               : "memory");
+}
+
 // Starts copying 16 bytes to shared memory; writes zeros, and reads nothing, if !exists.
 HSTU_DEVICE void copy_async(unsigned to, const unsigned short* from, bool exists) {
   const int bytes = exists ? 16 : 0;
@@ -101,20 +123,19 @@ HSTU_DEVICE void load_matrices_transposed(unsigned (&y)[2], unsigned row) {
 
 // c[16x8] += a[16x16] . b[16x8], operands in the layouts of PTX's mma.m16n8k16.
 template <Dtype type>
-HSTU_DEVICE void multiply_add(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                              unsigned b0, unsigned b1) {
+HSTU_DEVICE void multiply_add(float (&c)[4], const Quad& a, unsigned b0, unsigned b1) {
   if constexpr (type == Dtype::bf16)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
   else
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
 // c[16x8] += a[16x8] . b[8x8], operands in the layouts of PTX's mma.m16n8k8.

@@ -67,6 +67,20 @@ inline void store_pair(unsigned short* p, unsigned x) {
 
 inline unsigned shared_address(const char* p) { return static_cast<unsigned>(p - emulator::lds()); }
 
+struct Quad {
+  unsigned x, y, z, w;
+};
+inline Quad load_shared(unsigned from) {
+  emulator::check_lds(emulator::lds() + from, 16, false);
+  Quad q;
+  std::memcpy(&q, emulator::lds() + from, 16);
+  return q;
+}
+inline void store_shared(unsigned to, const Quad& q) {
+  emulator::check_lds(emulator::lds() + to, 16, true);
+  std::memcpy(emulator::lds() + to, &q, 16);
+}
+
 struct Copy {
   unsigned to;
   const unsigned short* from;  // null: zeros
@@ -180,9 +194,8 @@ Sums mma(const Operands<depth>& mine) {
 }
 
 template <Dtype type>
-void multiply_add(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                  unsigned b1) {
-  const Sums sums = mma<type, 16>({{a0, a1, a2, a3}, {b0, b1}, {c[0], c[1], c[2], c[3]}});
+void multiply_add(float (&c)[4], const Quad& a, unsigned b0, unsigned b1) {
+  const Sums sums = mma<type, 16>({{a.x, a.y, a.z, a.w}, {b0, b1}, {c[0], c[1], c[2], c[3]}});
   for (int i = 0; i < 4; ++i) c[i] = sums.c[i];
 }
 
