@@ -73,14 +73,14 @@ class Device {
 struct LibraryProbe {
   std::string library;  // name or path tried
   bool found = false;
-  std::string reason;   // why it did not serve, or its version
+  std::string reason;  // why it did not serve, or its version
 };
 
 struct BackendReport {
   std::string backend;  // "hip", "cpu"
   std::vector<LibraryProbe> libraries;
   std::vector<std::string> devices;  // "hip:0  AMD Instinct MI210 (gfx90a) ..."
-  std::string status;   // one line: "2 devices" or why there is none
+  std::string status;                // one line: "2 devices" or why there is none
 };
 
 // What every back-end found here.
