@@ -44,6 +44,28 @@ TEST_CASE("emulation: kernels agree with the reference", "[emulation]") {
   }
 }
 
+// A grid of more (sequence, head) pairs than 16 bits count.
+TEST_CASE("emulation: many sequences", "[emulation]") {
+  const emulator::Kernel* small = nullptr;
+  for (const emulator::Kernel* kernel : emulator::kernels())
+    if (kernel->jagged && !kernel->grouped && !kernel->cross &&
+        (!small || kernel->threads < small->threads))
+      small = kernel;
+  REQUIRE(small);
+  std::mt19937 random(1);
+  hstu::jit::Problem problem = hstu::test::random_problem(*small, random);
+  problem.batch = 33000;
+  problem.heads = 2;
+  problem.uih_q.assign(problem.batch, 0);  // empty ones cost little
+  problem.uih_q.front() = problem.uih_q.back() = 5;
+  problem.uih_q[32766] = problem.uih_q[32768] = 3;
+  problem.uih_kv = problem.uih_q;
+  problem.num_targets.assign(problem.batch, 0);
+  problem.mask.context_len = 0;
+  problem.q_strides = problem.k_strides = problem.v_strides = problem.o_strides = std::nullopt;
+  CHECK(hstu::test::run_case(*small, problem) == "");
+}
+
 TEST_CASE("emulation: a missing barrier and a wrong lane map are noticed", "[emulation]") {
   for (const emulator::Kernel* kernel : emulator::kernels()) {
     INFO(kernel->name);
@@ -56,4 +78,30 @@ TEST_CASE("emulation: a missing barrier and a wrong lane map are noticed", "[emu
     CHECK(noticed(*kernel));
     emulator::faults.wrong_lane_map = false;
   }
+}
+
+// Kernels whose head dims and tiles are powers of two leave no lane out, so their accesses can be
+// counted; these dims are what the LDS layouts promise to be free of conflicts for.
+TEST_CASE("emulation: LDS is read and written without bank conflicts", "[emulation]") {
+  int counted = 0;
+  for (const emulator::Kernel* kernel : emulator::kernels()) {
+    const auto whole = [](int dim) { return dim >= 64 && (dim & (dim - 1)) == 0; };
+    if (!kernel->conflict_free) continue;
+    CHECK((whole(kernel->head_dim_qk) && whole(kernel->head_dim_v)));
+    ++counted;
+    for (const bool crossed : {false, true}) {
+      emulator::LdsRecorder recorder;
+      recorder.crossed = crossed;
+      std::mt19937 random(3);
+      const hstu::jit::Problem problem = hstu::test::random_problem(*kernel, random);
+      emulator::lds_recorder = &recorder;
+      const std::string wrong = hstu::test::run_case(*kernel, problem);
+      emulator::lds_recorder = nullptr;
+      INFO(kernel->name << (crossed ? " crossed" : " in order"));
+      CHECK(wrong == "");
+      CHECK(recorder.report.phases > 0);
+      CHECK(recorder.report.cycles == recorder.report.phases);
+    }
+  }
+  CHECK(counted > 0);
 }

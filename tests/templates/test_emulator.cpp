@@ -88,3 +88,27 @@ TEST_CASE("emulator: faults are reported, not computed with", "[emulator]") {
   emulator::faults.dropped_barrier = -1;
   CHECK(run(0, out) == "");  // and the next run starts clean
 }
+
+TEST_CASE("emulator: bank conflicts are counted", "[emulator]") {
+  // One wave, every lane one word, `step` words apart.
+  static int step;
+  const auto strided = [](const void*) {
+    put(reinterpret_cast<int*>(emulator::lds()) + emulator::thread_index() * step, 1);
+  };
+  const emulator::Kernel kernel{"strided", false, false,  false,  8,       8,      false,
+                                false,     false, false,  false,  false,   false,  false,
+                                0,         0,     kWidth, kWidth, 32 << 7, strided};
+  emulator::LdsRecorder recorder;
+  emulator::lds_recorder = &recorder;
+  step = 1;
+  CHECK(emulator::run(kernel, 1, nullptr) == "");
+  CHECK(recorder.report.phases == 1);
+  CHECK(recorder.report.cycles == 1);
+  step = 32;
+  CHECK(emulator::run(kernel, 1, nullptr) == "");
+  step = 4;
+  CHECK(emulator::run(kernel, 1, nullptr) == "");
+  emulator::lds_recorder = nullptr;
+  CHECK(recorder.report.phases == 3);
+  CHECK(recorder.report.cycles == 1 + 32 + 4);
+}

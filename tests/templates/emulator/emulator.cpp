@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
 
 #include "kernels.hpp"
 
@@ -41,6 +43,7 @@ hstu_emulator_switch:
 namespace emulator {
 
 Faults faults;
+LdsRecorder* lds_recorder = nullptr;
 
 namespace {
 
@@ -94,8 +97,9 @@ struct Lane {
   Meeting* waits = nullptr;  // for `generation` to change
   uint64_t generation = 0;
   bool done = false;
-  int barriers = 0;  // reached
-  int epoch = 0;     // barriers waited at
+  int barriers = 0;     // reached
+  long long epoch = 0;  // barriers waited at, counted on from block to block
+  int accesses = 0;     // of LDS
 };
 
 struct Wave {
@@ -104,10 +108,17 @@ struct Wave {
   alignas(64) char out[kMaxWidth * kMaxOperand];
 };
 
+// One LDS access of one lane.
+struct Access {
+  int wave, index, lane;
+  int offset, bytes;
+};
+
 // Who last touched a word of LDS, between which barriers.
 struct Word {
-  int write_epoch = -1, writer = -1;
-  int read_epoch = -1, reader = -1;  // reader -2: several waves
+  long long write_epoch = -1, read_epoch = -1;
+  int writer = -1;
+  int reader = -1;  // reader -2: several waves
 };
 
 struct Range {
@@ -127,6 +138,7 @@ struct Machine {
   std::vector<char> lds_store;
   char* lds;
   std::vector<Word> words;
+  std::vector<Access> accesses;
   std::string error;
 };
 
@@ -202,6 +214,44 @@ void conclude(Meeting& meeting) {
   ++meeting.generation;
 }
 
+// Cycles of one access instruction, whose lanes are in order.
+int cycles_of(const Access* lanes, int width, const LdsRecorder& recorder) {
+  constexpr int crossed[32] = {0,  1,  2,  3,  8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27,
+                               12, 13, 14, 15, 4, 5, 6,  7,  28, 29, 30, 31, 20, 21, 22, 23};
+  const int phase = recorder.banks * 4 / lanes[0].bytes, words = lanes[0].bytes / 4;
+  int cycles = 0;
+  std::vector<std::vector<int>> rows(recorder.banks);  // of each bank, in this phase
+  for (int first = 0; first < width; first += phase) {
+    for (auto& row : rows) row.clear();
+    for (int l = 0; l < width; ++l) {
+      const int place =
+          recorder.crossed && lanes[l].bytes == 16 ? l / 32 * 32 + crossed[l % 32] : l;
+      if (place < first || place >= first + phase) continue;
+      for (int w = 0; w < words; ++w) {
+        const int word = lanes[l].offset / 4 + w;
+        auto& row = rows[word % recorder.banks];
+        if (std::find(row.begin(), row.end(), word) == row.end()) row.push_back(word);
+      }
+    }
+    size_t most = 1;
+    for (const auto& row : rows) most = std::max(most, row.size());
+    cycles += static_cast<int>(most);
+  }
+  return cycles;
+}
+
+// Turns the workgroup's accesses into instructions and adds them up.
+void report_accesses(std::vector<Access>& accesses, int width, LdsRecorder& recorder) {
+  std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) {
+    return std::tie(a.wave, a.index, a.lane) < std::tie(b.wave, b.index, b.lane);
+  });
+  for (size_t i = 0; i + width <= accesses.size(); i += width) {
+    recorder.report.phases += width * accesses[i].bytes / (recorder.banks * 4);
+    recorder.report.cycles += cycles_of(&accesses[i], width, recorder);
+  }
+  accesses.clear();
+}
+
 void lane_body() {
   Machine& m = machine();
   m.kernel->entry(m.arguments);
@@ -269,7 +319,11 @@ void check_lds(const void* address, int bytes, bool write) {
     fail("LDS access of %d bytes at %td is outside the %d bytes of LDS", bytes, offset,
          m.kernel->lds_bytes);
   if (offset % bytes != 0) fail("LDS access of %d bytes at %td is not aligned", bytes, offset);
-  const int wave = m.current / m.width, epoch = m.lanes[m.current].epoch;
+  const int wave = m.current / m.width;
+  const long long epoch = m.lanes[m.current].epoch;
+  if (lds_recorder)
+    m.accesses.push_back({wave, m.lanes[m.current].accesses++, m.current % m.width,
+                          static_cast<int>(offset), bytes});
   for (std::ptrdiff_t i = offset / 4; i < (offset + bytes + 3) / 4; ++i) {
     Word& w = m.words[i];
     const bool after_write = w.write_epoch == epoch && w.writer != wave;
@@ -321,9 +375,9 @@ std::string run(const Kernel& kernel, long long blocks, const void* arguments) {
   m.error.clear();
   m.lds_store.resize(kernel.lds_bytes + 64);
   m.lds = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(m.lds_store.data()) + 63) / 64 * 64);
+  m.words.assign(kernel.lds_bytes / 4 + 1, Word{});
   for (m.block = 0; m.block < blocks && m.error.empty(); ++m.block) {
     std::memset(m.lds, 0xff, kernel.lds_bytes);
-    m.words.assign(kernel.lds_bytes / 4 + 1, Word{});
     m.workgroup = Meeting{};
     m.workgroup.members = m.running = m.threads;
     for (int w = 0; w < m.waves; ++w) {
@@ -332,10 +386,12 @@ std::string run(const Kernel& kernel, long long blocks, const void* arguments) {
     }
     for (int t = 0; t < m.threads; ++t) {
       m.lanes[t] = Lane{};
+      m.lanes[t].epoch = m.block << 32;
       m.lanes[t].fiber.start(stacks() + t * (kStackBytes + 4096) + 4096, lane_body);
     }
     m.current = static_cast<int>(m.block % m.waves) * m.width;  // not always the same wave first
     Fiber::change(m.host, m.lanes[m.current].fiber);
+    if (lds_recorder) report_accesses(m.accesses, m.width, *lds_recorder);
   }
   return m.error;
 }

@@ -38,6 +38,7 @@ const emulator::Kernel kernel = {
     [](const void* arguments) {
       HSTU_ENTRY(*static_cast<const hstu::ForwardArguments*>(arguments));
     },
+    hstu::test_feature("conflict_free"),
 };
 const emulator::Registration registration(&kernel);
 

@@ -18,6 +18,7 @@ struct Kernel {
   int tile_m, tile_n;
   int threads, wave_width, lds_bytes;
   void (*entry)(const void* arguments);
+  bool conflict_free = false;  // its LDS layout promises no bank conflicts at these dims
 };
 
 // All kernels of the program; they register themselves.
@@ -34,5 +35,21 @@ void clear_memory();
 // Runs `blocks` workgroups one after the other. Empty if all went well, else what went wrong first:
 // a divergent rendezvous, a deadlock, a race in LDS, an access out of bounds.
 std::string run(const Kernel& kernel, long long blocks, const void* arguments);
+
+// LDS bank conflicts, for kernels whose lanes all take part in every access. Wide accesses go to
+// LDS in phases of lanes; the k-th access of every lane of a wave counts as one instruction.
+struct LdsReport {
+  long long phases = 0;  // at least needed
+  long long cycles = 0;  // needed with these addresses
+};
+// While not null, run() adds to it. A phase of an access of b bytes has banks * 4 / b lanes; they
+// are consecutive, or (`crossed`, 16-byte accesses) the groups 0-3,20-23 4-7,16-19 8-11,28-31
+// 12-15,24-27 of each half, the order reported for some machines.
+struct LdsRecorder {
+  int banks = 32;
+  bool crossed = false;
+  LdsReport report;
+};
+extern LdsRecorder* lds_recorder;
 
 }  // namespace emulator
