@@ -6,7 +6,15 @@
 
 namespace hstu {
 
-HSTU_INLINE VectorU widen(VectorH h) { return __builtin_convertvector(h, VectorU); }
+HSTU_INLINE VectorU widen(VectorH h) {
+#if defined(__AVX512F__)
+  VectorU u;  // g++ 12 makes four instructions of the conversion
+  __asm__("vpmovzxwd %1, %0" : "=v"(u) : "v"(h));
+  return u;
+#else
+  return __builtin_convertvector(h, VectorU);
+#endif
+}
 HSTU_INLINE VectorH narrow(VectorU u) { return __builtin_convertvector(u, VectorH); }
 
 template <Dtype D>

@@ -30,12 +30,14 @@ struct Packing {
   static constexpr int parts = kAmx && D == Dtype::fp16 ? 2 : 1;
   static constexpr int depth_step = kAmx ? 32 : per_lane;  // summed dimensions are padded to this
 
-  // kLanes lanes (kLanes * per_lane elements) of a row; `count` of the elements exist.
-  static HSTU_INLINE void load_lanes(const unsigned short* from, int count, VectorU (&out)[parts]) {
-    alignas(64) unsigned short padded[kLanes * per_lane];
-    if (count < kLanes * per_lane) {  // head dims are multiples of 8
-      for (int i = 0; i < kLanes * per_lane; ++i) padded[i] = 0;
-      for (int i = 0; i < count; ++i) padded[i] = from[i];
+  static constexpr int vector_elements = kLanes * per_lane;
+
+  // kLanes lanes of a row, of which the first Count elements exist (all when Count is larger).
+  template <int Count>
+  static HSTU_INLINE void load_lanes(const unsigned short* from, VectorU (&out)[parts]) {
+    alignas(64) unsigned short padded[vector_elements];
+    if constexpr (Count < vector_elements) {
+      for (int i = 0; i < vector_elements; ++i) padded[i] = i < Count ? from[i] : 0;
       from = padded;
     }
     if constexpr (!pairs) {
@@ -80,78 +82,130 @@ struct Packing {
 // Left operand: `rows` rows of Dim elements to [padded_rows][Depth] lanes, the rest zero. Parts lie
 // part_stride lanes apart.
 template <Dtype D, int Dim, int Depth>
-HSTU_INLINE void pack_left(const unsigned short* from, long long row_stride, int rows,
-                           int padded_rows, unsigned* to, long part_stride) {
+inline void pack_left(const unsigned short* from, long long row_stride, int rows, int padded_rows,
+                      unsigned* to, long part_stride) {
   using P = Packing<D>;
+  constexpr int whole = Dim / P::vector_elements * kLanes;  // lanes of whole vectors
+  VectorU lanes[P::parts];
   for (int r = 0; r < padded_rows; ++r) {
-    for (int d = 0; d < Depth; d += kLanes) {
-      VectorU lanes[P::parts]{};
-      const int count = Dim - d * P::per_lane;
-      if (r < rows && count > 0)
-        P::load_lanes(from + r * row_stride + d * P::per_lane, count, lanes);
-      // Rows are Depth lanes apart; a vector past the end of a row is cut short.
-      for (int p = 0; p < P::parts; ++p) {
-        unsigned* at = to + p * part_stride + long{r} * Depth + d;
-        if (Depth % kLanes == 0 || d + kLanes <= Depth) {
-          store(at, lanes[p]);
-        } else {
-          for (int i = 0; i < Depth % kLanes; ++i) at[i] = lanes[p][i];
-        }
-      }
+    for (int p = 0; p < P::parts; ++p)
+      for (int d = 0; d < Depth; ++d)
+        if (r >= rows || d >= whole) to[p * part_stride + long{r} * Depth + d] = 0;
+    if (r >= rows) continue;
+    const unsigned short* row = from + r * row_stride;
+    for (int d = 0; d < whole; d += kLanes) {
+      P::template load_lanes<P::vector_elements>(row + d * P::per_lane, lanes);
+      for (int p = 0; p < P::parts; ++p)
+        store(to + p * part_stride + long{r} * Depth + d, lanes[p]);
+    }
+    if constexpr (whole * P::per_lane < Dim) {
+      P::template load_lanes<Dim - whole * P::per_lane>(row + whole * P::per_lane, lanes);
+      for (int p = 0; p < P::parts; ++p)
+        for (int i = 0; i < min_of(kLanes, Depth - whole); ++i)
+          to[p * part_stride + long{r} * Depth + whole + i] = lanes[p][i];
     }
   }
 }
 
-// Right operand with columns = rows of `from` (keys), summed over Dim: [panel][Depth][kLanes].
-template <Dtype D, int Dim, int Depth>
-HSTU_INLINE void pack_transposed(const unsigned short* from, long long row_stride, int rows,
-                                 int padded_rows, unsigned* to, long part_stride) {
+// kLanes rows x kLanes lanes of a right operand; Count elements of a row exist, Kept lanes are
+// written.
+template <Dtype D, int Count, int Kept>
+HSTU_INLINE void pack_block(const unsigned short* from, long long row_stride, int rows,
+                            unsigned* to, long part_stride) {
   using P = Packing<D>;
+  VectorU block[P::parts][kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    VectorU lanes[P::parts]{};
+    if (i < rows) P::template load_lanes<Count>(from + i * row_stride, lanes);
+#pragma GCC unroll 2
+    for (int p = 0; p < P::parts; ++p) block[p][i] = lanes[p];
+  }
+#pragma GCC unroll 2
+  for (int p = 0; p < P::parts; ++p) {
+    transpose(block[p]);
+#pragma GCC unroll 16
+    for (int i = 0; i < Kept; ++i) store(to + p * part_stride + i * kLanes, block[p][i]);
+  }
+}
+
+// Right operand with columns = rows of `from` (keys), summed over Dim: [panel][Depth][kLanes],
+// panels Panel lanes apart.
+template <Dtype D, int Dim, int Depth, int Panel>
+inline void pack_transposed(const unsigned short* from, long long row_stride, int rows,
+                            int padded_rows, unsigned* to, long part_stride) {
+  using P = Packing<D>;
+  constexpr int whole = Dim / P::vector_elements * kLanes;
+  constexpr int tail = Dim - whole * P::per_lane;
   for (int r = 0; r < padded_rows; r += kLanes) {
-    for (int d = 0; d < Depth; d += kLanes) {
-      const int count = Dim - d * P::per_lane;
-      VectorU block[P::parts][kLanes];
-      for (int i = 0; i < kLanes; ++i) {
-        VectorU lanes[P::parts]{};
-        if (r + i < rows && count > 0)
-          P::load_lanes(from + (r + i) * row_stride + d * P::per_lane, count, lanes);
-        for (int p = 0; p < P::parts; ++p) block[p][i] = lanes[p];
-      }
-      const int kept = min_of(kLanes, Depth - d);
-      for (int p = 0; p < P::parts; ++p) {
-        transpose(block[p]);
-        unsigned* at = to + p * part_stride + (long{r} * Depth + long{d} * kLanes);
-        for (int i = 0; i < kept; ++i) store(at + i * kLanes, block[p][i]);
-      }
+    const unsigned short* row = from + r * row_stride;
+    unsigned* panel = to + long{r / kLanes} * Panel;
+    const int left = rows - r;
+    for (int d = 0; d < whole; d += kLanes) {
+      // The constant lets the compiler drop the tests of the usual case.
+      if (left >= kLanes)
+        pack_block<D, P::vector_elements, kLanes>(row + d * P::per_lane, row_stride, kLanes,
+                                                  panel + d * kLanes, part_stride);
+      else
+        pack_block<D, P::vector_elements, kLanes>(row + d * P::per_lane, row_stride, left,
+                                                  panel + d * kLanes, part_stride);
     }
+    if constexpr (tail > 0)
+      pack_block<D, tail, min_of(kLanes, Depth - whole)>(row + whole * P::per_lane, row_stride,
+                                                         left, panel + whole * kLanes, part_stride);
+  }
+}
+
+// kLanes columns of two rows (one row without pairs).
+template <Dtype D, int Count>
+HSTU_INLINE void pack_columns(const unsigned short* row, long long row_stride, int rows,
+                              unsigned* to, long part_stride) {
+  using P = Packing<D>;
+  VectorH values[2]{};
+  for (int i = 0; i < P::per_lane; ++i) {
+    if (i >= rows) continue;
+    if constexpr (Count >= kLanes) {
+      values[i] = load<VectorH>(row + i * row_stride);
+    } else {
+      alignas(32) unsigned short padded[kLanes] = {};
+      for (int c = 0; c < Count; ++c) padded[c] = row[i * row_stride + c];
+      values[i] = load<VectorH>(padded);
+    }
+  }
+  if constexpr (P::pairs) {
+    VectorU lanes[P::parts];
+    P::interleave(values[0], values[1], lanes);
+    for (int p = 0; p < P::parts; ++p) store(to + p * part_stride, lanes[p]);
+  } else {
+    store(to, (VectorU)to_float<D>(values[0]));
   }
 }
 
 // Right operand summed over rows of `from` (keys), columns = its Dim elements:
-// [panel][Depth][kLanes], of which padded_rows / per_lane lanes are written.
-template <Dtype D, int Dim, int DimPadded, int Depth>
-HSTU_INLINE void pack_rows(const unsigned short* from, long long row_stride, int rows,
-                           int padded_rows, unsigned* to, long part_stride) {
+// [panel][depth][kLanes], of which padded_rows / per_lane lanes of depth are written.
+template <Dtype D, int Dim, int DimPadded, int Panel>
+inline void pack_rows(const unsigned short* from, long long row_stride, int rows, int padded_rows,
+                      unsigned* to, long part_stride) {
   using P = Packing<D>;
-  auto values = [&](int r, int column) {
-    VectorH h{};
-    if (r >= rows || column >= Dim) return h;
-    const unsigned short* at = from + r * row_stride + column;
-    if (Dim % kLanes == 0 || column + kLanes <= Dim) return load<VectorH>(at);
-    for (int i = 0; i < Dim % kLanes; ++i) h[i] = at[i];
-    return h;
-  };
+  constexpr int whole = Dim / kLanes * kLanes;
   for (int r = 0; r < padded_rows; r += P::per_lane) {
-    for (int c = 0; c < DimPadded; c += kLanes) {
-      unsigned* at = to + long{c} * Depth + long{r / P::per_lane} * kLanes;
-      if constexpr (P::pairs) {
-        VectorU lanes[P::parts];
-        P::interleave(values(r, c), values(r + 1, c), lanes);
-        for (int p = 0; p < P::parts; ++p) store(at + p * part_stride, lanes[p]);
-      } else {
-        store(at, (VectorU)to_float<D>(values(r, c)));
-      }
+    const unsigned short* row = from + r * row_stride;
+    unsigned* at = to + long{r / P::per_lane} * kLanes;
+    const int left = rows - r;
+    for (int c = 0; c < whole; c += kLanes) {
+      if (left >= P::per_lane)
+        pack_columns<D, kLanes>(row + c, row_stride, P::per_lane, at + long{c / kLanes} * Panel,
+                                part_stride);
+      else
+        pack_columns<D, kLanes>(row + c, row_stride, left, at + long{c / kLanes} * Panel,
+                                part_stride);
     }
+    if constexpr (whole < Dim)
+      pack_columns<D, Dim - whole>(row + whole, row_stride, left, at + long{whole / kLanes} * Panel,
+                                   part_stride);
+    for (int c = round_up(Dim, kLanes); c < DimPadded; c += kLanes)
+      for (int p = 0; p < P::parts; ++p)
+        store(at + p * part_stride + long{c / kLanes} * Panel, VectorU{});
   }
 }
 
