@@ -163,10 +163,12 @@ struct Buffer {
   Descriptor descriptor;
 };
 
+// uniform(): should the compiler have worked one of them out in vector registers, it would turn
+// every load into a loop over lanes.
 HSTU_DEVICE Buffer buffer(const unsigned short* base, int bytes) {
   const auto address = reinterpret_cast<unsigned long long>(base);
-  return {{static_cast<int>(address), static_cast<int>((address >> 32) & 0xffffu), bytes,
-           0x00027000}};  // raw, 32-bit elements, no swizzle
+  return {{uniform(static_cast<int>(address)), uniform(static_cast<int>(address >> 32) & 0xffff),
+           uniform(bytes), 0x00027000}};  // raw, 32-bit elements, no swizzle
 }
 
 // The one way to this instruction that LLVM 14 to 21 share is its intrinsic's name.

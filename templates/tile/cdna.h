@@ -34,6 +34,9 @@ struct Tile {
   static constexpr int buffer_bytes = k_bytes + v_bytes;
   static constexpr int lds_bytes = 2 * buffer_bytes;
 
+  // At most 128 registers for vectors: addresses are worked out at each step, loads stay near use.
+  static constexpr bool tight = amd::kSeparateAccumulators || C::waves_per_simd > 2;
+
   static_assert(C::tile_n % 32 == 0 && (C::tile_n & (C::tile_n - 1)) == 0);
   static_assert(C::tile_m == C::waves * rows_per_wave);
   static_assert(C::head_dim_qk % 8 == 0 && C::head_dim_v % 8 == 0);
@@ -47,6 +50,12 @@ struct Tile {
 
   HSTU_DEVICE static int lane() { return amd::thread() % wave_width; }
   HSTU_DEVICE static int half() { return lane() / 32; }
+  // The lane, for addresses: see `tight`.
+  HSTU_DEVICE static unsigned address_lane() {
+    unsigned l = lane();
+    if constexpr (tight) amd::forget(l);
+    return l;
+  }
   HSTU_DEVICE static long long block() { return amd::block(); }
   HSTU_DEVICE static int wave() { return amd::uniform(amd::thread() / wave_width); }
   HSTU_DEVICE static int row(int) { return lane() % 32; }
@@ -85,32 +94,39 @@ struct Tile {
 
   // What a lane loads, worked out once: the compiler does not move uniform() out of loops.
   struct Stage {
-    bool v[units];  // unit i is one of V; the same in the whole wave, where possible a constant
-    bool exists[units];  // likewise: some unit of the wave exists
+    int v[units];        // -1: unit i is one of V, 0: of K; the same in the whole wave
+    bool exists[units];  // some lane of the wave has a unit i; likewise
     Unit unit[units];
-    bool inside[units];  // the unit exists and lies in the head dimension
+    bool inside[units];  // this lane has one
     amd::Words4 chunk[units][4];
 
     HSTU_DEVICE Stage() {
       const int first = amd::uniform(amd::thread() / wave_width) * wave_width;
 #pragma unroll
       for (int i = 0; i < units; ++i) {
-        v[i] = (i + 1) * threads > v_first &&
-               (i * threads >= v_first || i * threads + first >= v_first);
+        const bool is_v = (i + 1) * threads > v_first &&
+                          (i * threads >= v_first || i * threads + first >= v_first);
+        v[i] = is_v ? -1 : 0;
+        if ((i + 1) * threads > v_first && i * threads < v_first) v[i] = amd::uniform(v[i]);
         exists[i] = (i + 1) * threads <= all_units || i * threads + first < all_units;
-        const unsigned u = i * threads + amd::thread() - (v[i] ? v_first : 0);
-        unit[i] = v[i] ? v_unit(u) : k_unit(u);
-        inside[i] = u < (v[i] ? v_units : k_units);
+        const unsigned u = i * threads + amd::thread() - (is_v ? v_first : 0);
+        unit[i] = is_v ? v_unit(u) : k_unit(u);
+        inside[i] = u < (is_v ? v_units : k_units);
       }
     }
-    // Where there are few registers, addresses are worked out at each step.
     HSTU_DEVICE Unit place(int i) const {
       Unit u = unit[i];
-      if constexpr (amd::kSeparateAccumulators) {
+      if constexpr (tight) {
         amd::forget(u.row);
         amd::forget(u.chunk);
       }
       return u;
+    }
+    // k or v, by arithmetic: a choice by a condition from outside the loop becomes a vector
+    // instruction in LLVM 15.
+    template <class N>
+    HSTU_DEVICE N choose(int i, N of_k, N of_v) const {
+      return of_k ^ ((of_k ^ of_v) & static_cast<N>(v[i]));
     }
   };
   struct Keys {
@@ -156,7 +172,7 @@ struct Tile {
 
   HSTU_DEVICE static void load_q(Q& q, const unsigned short* rows, long long stride, int count) {
     const int bytes = static_cast<int>(stride) * 2;
-    const amd::Buffer from = amd::buffer(rows, amd::uniform(count) * bytes);
+    const amd::Buffer from = amd::buffer(rows, count * bytes);
     const unsigned offset = row(0) * bytes + half() * 16;
 #pragma unroll
     for (int j = 0; j < k_chunks / 2; ++j) {
@@ -183,20 +199,21 @@ struct Tile {
   }
 
   HSTU_DEVICE static void fetch(Stage& stage, char*, const Keys& keys, int first_key, int) {
-    // uniform(): a clamp is a vector instruction, and a buffer's size has to be scalar.
-    const int rows = amd::uniform(max_of(min_of(keys.count - first_key, C::tile_n), 0));
+    const int rows = max_of(min_of(keys.count - first_key, C::tile_n), 0);
 #pragma unroll
     for (int i = 0; i < units; ++i) {
       if (!stage.exists[i]) continue;
-      const bool v = stage.v[i];
-      const long long stride = v ? keys.v_stride : keys.k_stride;
-      const int bytes = static_cast<int>(stride) * 2;
-      const amd::Buffer from =
-          amd::buffer((v ? keys.v : keys.k) + first_key * stride, rows * bytes);
+      const int bytes = static_cast<int>(stage.choose(i, keys.k_stride, keys.v_stride)) * 2;
+      const long long base =
+          stage.choose(i, reinterpret_cast<long long>(keys.k), reinterpret_cast<long long>(keys.v));
+      const amd::Buffer from = amd::buffer(
+          reinterpret_cast<const unsigned short*>(base + static_cast<long long>(first_key) * bytes),
+          rows * bytes);
       const Unit unit = stage.place(i);
-      const bool inside = stage.inside[i] && unit.chunk < (v ? C::head_dim_v : C::head_dim_qk) / 8u;
+      const unsigned chunks = stage.choose(i, C::head_dim_qk / 8, C::head_dim_v / 8);
+      const bool inside = stage.inside[i] && unit.chunk < chunks;
       const unsigned offset = inside ? unit.row * bytes + unit.chunk * 16 : kNowhere;
-      const unsigned step = (v ? 1 : C::tile_n / 4) * bytes;
+      const unsigned step = stage.choose(i, C::tile_n / 4, 1) * bytes;
 #pragma unroll
       for (int j = 0; j < 4; ++j) stage.chunk[i][j] = amd::load(from, offset + j * step);
     }
@@ -245,11 +262,12 @@ struct Tile {
                                  int part) {
     constexpr int pairs = 1 << (k_bits - 1);
     const char* base = lds + buffer * buffer_bytes + part * (part_keys * k_chunks * 16);
+    const unsigned l = address_lane();
     amd::Floats16 c = static_cast<amd::Floats16>(0.0f);
 #pragma unroll
     for (int j = 0; j < k_chunks / 2; ++j) {
-      if (amd::kSeparateAccumulators && j % 4 == 0) amd::keep_order();
-      const int lane_offset = k_offset(lane() % 32, 2 * (j % pairs) + half());
+      if (tight && j % 4 == 0) amd::keep_order();
+      const int lane_offset = k_offset(l % 32, 2 * (j % pairs) + l / 32);
       amd::multiply<C::dtype>(c, amd::read_lds(base, lane_offset + j / pairs * pairs * 32),
                               q.chunk[j]);
     }
@@ -261,9 +279,10 @@ struct Tile {
                                      int part) {
     constexpr int pairs = C::tile_n == 32 ? 2 : 4;  // of chunks in a line
     const char* base = lds + buffer * buffer_bytes + k_bytes + part / 2 * 128;
+    const unsigned l = address_lane();
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      if (amd::kSeparateAccumulators) amd::keep_order();
+      if (tight) amd::keep_order();
       amd::Words4 b;
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -272,7 +291,7 @@ struct Tile {
       for (int i = 0; i < v_rows / 32; ++i) {
         // Bit 5 of the row flips bit 1 of the chunk: the neighbouring pair's address.
         const int pair = (part % 2 * 2 + j) % pairs ^ i % 2;
-        const int lane_offset = v_offset(lane() % 32, 2 * pair + half());
+        const int lane_offset = v_offset(l % 32, 2 * pair + l / 32);
         amd::multiply<C::dtype>(o.tile[i],
                                 amd::read_lds(base, lane_offset + i * (32 * C::tile_n * 2)), b);
       }
