@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // HSTU attention forward on a GPU: one workgroup computes one tile of query rows of one head, in
 // steps of tile_n keys. Written once over the tile layer (tile/tile.h).
+//
+// Launched with batch * heads * ceil(seqlen_q / tile_m) workgroups in one dimension. Needs strides
+// of q, k, v and o that are multiples of 8 elements, and bases aligned to 16 bytes; a machine may
+// bound the strides of k and v (see its tile file).
 #pragma once
 
 #include "attention/arguments.h"

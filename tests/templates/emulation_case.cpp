@@ -5,7 +5,10 @@
 #include <fmt/ranges.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "attention/arguments.h"
 #include "check/check.hpp"
@@ -16,18 +19,27 @@ namespace {
 
 constexpr uint16_t kPoison = 0x7fff;  // NaN in fp16 and in bf16
 
-// A tensor that ends, or begins, right at memory that cannot be touched.
+// A tensor that ends, or begins, right at memory that cannot be touched: once, or `copies` times
+// `apart` bytes from each other.
 class GuardedTensor {
  public:
-  GuardedTensor(const void* data, size_t bytes, bool writable, bool at_end) : bytes_(bytes) {
+  GuardedTensor(const void* data, size_t bytes, bool writable, bool at_end, int copies = 1,
+                size_t apart = 0)
+      : bytes_(bytes) {
     const size_t pages = (bytes + kPage - 1) / kPage * kPage;
-    mapped_ = pages + 2 * kPage;
+    mapped_ = (copies - 1) * apart + pages + 3 * kPage;
     base_ = static_cast<char*>(
         mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (pages > 0) mprotect(base_ + kPage, pages, PROT_READ | PROT_WRITE);
+    if (base_ == MAP_FAILED) throw std::bad_alloc();
     data_ = base_ + kPage + (at_end ? pages - bytes : 0);
-    if (bytes > 0) std::memcpy(data_, data, bytes);
-    emulator::allow_memory(data_, bytes, writable);
+    for (int c = 0; c < copies; ++c) {
+      char* copy = data_ + c * apart;
+      char* first = base_ + (copy - base_) / kPage * kPage;
+      if (bytes == 0) continue;
+      mprotect(first, (copy - first + bytes + kPage - 1) / kPage * kPage, PROT_READ | PROT_WRITE);
+      std::memcpy(copy, data, bytes);
+      emulator::allow_memory(copy, bytes, writable);
+    }
   }
   ~GuardedTensor() { munmap(base_, mapped_); }
   GuardedTensor(const GuardedTensor&) = delete;
@@ -147,7 +159,8 @@ jit::Problem random_problem(const emulator::Kernel& k, std::mt19937& random) {
   return p;
 }
 
-std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem) {
+std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem,
+                     int64_t head_stride) {
   const auto wrong = [&](const std::string& what) {
     return describe(kernel, problem) + ": " + what;
   };
@@ -160,19 +173,28 @@ std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem
   emulator::clear_memory();
   const std::vector<uint16_t> poison(geometry->o_elements, kPoison);
   const std::vector<float> lse_poison(geometry->lse_elements, __builtin_nanf(""));
-  const GuardedTensor q(tensors->q.data(), bytes_of(tensors->q), false, at_end);
-  const GuardedTensor k(tensors->k.data(), bytes_of(tensors->k), false, at_end);
-  const GuardedTensor v(tensors->v.data(), bytes_of(tensors->v), false, at_end);
-  const GuardedTensor o(poison.data(), bytes_of(poison), true, at_end);
+  // A far head stride: head h is read and written in copy h of the dense tensor.
+  const int copies = head_stride ? problem.heads : 1;
+  const auto apart = [&](const Strides& s) {
+    return head_stride ? static_cast<size_t>(head_stride - s.head) * sizeof(uint16_t) : 0;
+  };
+  const auto tensor = [&](const std::vector<uint16_t>& data, const Strides& s, bool writable) {
+    return std::make_unique<GuardedTensor>(data.data(), bytes_of(data), writable, at_end, copies,
+                                           apart(s));
+  };
+  const auto q = tensor(tensors->q, geometry->q, false);
+  const auto k = tensor(tensors->k, geometry->k, false);
+  const auto v = tensor(tensors->v, geometry->v, false);
+  const auto o = tensor(poison, geometry->o, true);
   const GuardedTensor lse(lse_poison.data(), bytes_of(lse_poison), true, at_end);
   std::vector<int> targets;
   for (const auto& s : geometry->sequences) targets.push_back(s.targets);
 
   ForwardArguments a{};
-  a.q = q.as<unsigned short>();
-  a.k = k.as<unsigned short>();
-  a.v = v.as<unsigned short>();
-  a.o = o.as<unsigned short>();
+  a.q = q->as<unsigned short>();
+  a.k = k->as<unsigned short>();
+  a.v = v->as<unsigned short>();
+  a.o = o->as<unsigned short>();
   if (kernel.write_lse) a.lse = lse.as<float>();
   if (kernel.jagged) {
     a.seq_offsets_q = geometry->seq_offsets_q.data();
@@ -189,6 +211,8 @@ std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem
   a.k_strides = geometry->k;
   a.v_strides = geometry->v;
   a.o_strides = geometry->o;
+  if (head_stride)
+    a.q_strides.head = a.k_strides.head = a.v_strides.head = a.o_strides.head = head_stride;
   a.lse_strides = geometry->lse;
   a.alpha = geometry->alpha;
   a.batch = static_cast<int>(problem.batch);
@@ -200,7 +224,14 @@ std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem
   const std::string error = emulator::run(kernel, blocks, &a);
   if (!error.empty()) return wrong(error);
 
-  const auto output = o.content<uint16_t>();
+  auto output = o->content<uint16_t>();
+  for (size_t b = 0; b < geometry->sequences.size() && copies > 1; ++b)
+    for (int i = 0; i < geometry->sequences[b].seqlen_q; ++i)
+      for (int h = 1; h < problem.heads; ++h) {
+        const int64_t at = jit::query_offset(*geometry, geometry->o, static_cast<int64_t>(b), i, h);
+        const auto* copy = o->as<uint16_t>() + h * (head_stride - geometry->o.head);
+        std::copy(copy + at, copy + at + problem.head_dim_v, output.begin() + at);
+      }
   const std::string gaps = check_gaps(problem, *geometry, output);
   if (!gaps.empty()) return wrong(gaps);
   const jit::Comparison c =

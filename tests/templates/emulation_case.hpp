@@ -2,6 +2,7 @@
 // Runs one emulated kernel on one problem and holds the result against the reference.
 #pragma once
 
+#include <cstdint>
 #include <random>
 #include <string>
 
@@ -16,6 +17,9 @@ jit::Problem random_problem(const emulator::Kernel& kernel, std::mt19937& random
 
 // Emulates the kernel over poisoned output. Empty if it behaved and its output is right, else what
 // is wrong, with the problem in words.
-std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem);
+// `head_stride`, if given, replaces that of q, k, v and o: heads so far apart that 32-bit offsets
+// would not reach. The problem's tensors are dense then.
+std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem,
+                     int64_t head_stride = 0);
 
 }  // namespace hstu::test

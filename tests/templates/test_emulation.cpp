@@ -66,6 +66,17 @@ TEST_CASE("emulation: many sequences", "[emulation]") {
   CHECK(hstu::test::run_case(*small, problem) == "");
 }
 
+// Offsets that do not fit 32 bits, neither in elements nor in bytes.
+TEST_CASE("emulation: heads far apart", "[emulation]") {
+  for (const emulator::Kernel* kernel : emulator::kernels()) {
+    std::mt19937 random(5);
+    hstu::jit::Problem problem = hstu::test::random_problem(*kernel, random);
+    problem.heads = 2;
+    problem.q_strides = problem.k_strides = problem.v_strides = problem.o_strides = std::nullopt;
+    CHECK(hstu::test::run_case(*kernel, problem, (int64_t{1} << 32) + 64) == "");
+  }
+}
+
 TEST_CASE("emulation: a missing barrier and a wrong lane map are noticed", "[emulation]") {
   for (const emulator::Kernel* kernel : emulator::kernels()) {
     INFO(kernel->name);
