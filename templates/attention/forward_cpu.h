@@ -3,6 +3,9 @@
 // item packs its rows of Q, walks over the key tiles any of them sees and writes its rows of O.
 #pragma once
 
+// Kernels of several configurations live in one process: only the entry is seen from outside.
+#pragma GCC visibility push(hidden)
+
 #include "attention/arguments.h"
 #include "attention/config.h"
 #include "attention/cpu_tile.h"
@@ -152,6 +155,8 @@ class ForwardCpu : CpuTile {
 };
 
 }  // namespace hstu
+
+#pragma GCC visibility pop
 
 // The entry: called by every thread of the launch with the same arguments and queue.
 extern "C" __attribute__((visibility("default"))) void HSTU_ENTRY(
