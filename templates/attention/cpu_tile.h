@@ -67,6 +67,7 @@ class CpuTile {
     RowBlock blocks[3];  // a ring: the last three with anything to do
     int count = 0;
     for (int row = 0; row < rows; row += kBlockRows) {
+      prefetch(row, rows);
       RowBlock next = row_block(row, rows, key, keys);
       if (next.begin >= next.end) continue;
       next.slot = count % 2;
@@ -80,6 +81,7 @@ class CpuTile {
     overlap(nullptr, nullptr, &blocks[(count + 2) % 3]);
 #else
     for (int row = 0; row < rows; row += kBlockRows) {
+      prefetch(row, rows);
       const RowBlock block = row_block(row, rows, key, keys);
       if (block.begin >= block.end) continue;
       logits(block);
@@ -148,6 +150,18 @@ class CpuTile {
                                     depth, out_ + rows.row * kValues + c, kValues);
   }
 #endif
+
+  // The share of block of rows `row` in fetching the next key tile: packing would wait for memory.
+  void prefetch(int row, int rows) const {
+    const int begin = next_.keys * row / rows;
+    const int end = next_.keys * min_of(row + kBlockRows, rows) / rows;
+    for (int i = begin; i < end; ++i) {
+      const unsigned short* k = next_.k + i * next_.stride_k;
+      const unsigned short* v = next_.v + i * next_.stride_v;
+      for (int d = 0; d < C::head_dim_qk; d += 32) __builtin_prefetch(k + d, 0, 2);
+      for (int d = 0; d < C::head_dim_v; d += 32) __builtin_prefetch(v + d, 0, 2);
+    }
+  }
 
   // Two vectors: one row of a block of columns.
   struct Two {
@@ -261,6 +275,11 @@ class CpuTile {
   }
 
  protected:
+  struct NextTile {
+    const unsigned short *k, *v;
+    long long stride_k, stride_v;
+    int keys;
+  } next_;
   float alpha_;
   int row_begin_[kTileM], row_end_[kTileM];                   // visible keys of each row
   float row_max_[kTileM];                                     // softmax, in base 2

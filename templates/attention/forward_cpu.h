@@ -117,6 +117,8 @@ class ForwardCpu : CpuTile {
         k_ + key * a_.k_strides.seq, a_.k_strides.seq, keys, padded, k_lanes_[0], kSizeK);
     pack_rows<C::dtype, C::head_dim_v, kValues, kPanelV>(
         v_ + key * a_.v_strides.seq, a_.v_strides.seq, keys, padded, v_lanes_[0], kSizeV);
+    next_ = {k_ + (key + kTileN) * a_.k_strides.seq, v_ + (key + kTileN) * a_.v_strides.seq,
+             a_.k_strides.seq, a_.v_strides.seq, max_of(0, min_of(end - key - kTileN, kTileN))};
     multiply_tile(rows_, key, keys);
   }
 
