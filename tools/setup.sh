@@ -58,7 +58,7 @@ hstu_install() {
   done
 }
 
-# hstu_build DIRECTORY [CMAKE-OPTIONS...]
+# hstu_build DIRECTORY [CMAKE-OPTIONS...]; hstu_targets: what to build, all by default
 hstu_build() {
   local directory=$1
   shift
@@ -70,5 +70,5 @@ hstu_build() {
   }
   rm -f "$directory.log"
   say "building (the first time takes a few minutes)"
-  cmake --build "$directory" -- --quiet
+  cmake --build "$directory" --target ${hstu_targets:-all} -- --quiet
 }

@@ -22,8 +22,10 @@ hstu_install
 
 if [ -n "$fuzz" ]; then
   directory=$hstu_root/build-fuzz
-  hstu_build "$directory" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang \
-    -DCMAKE_CXX_COMPILER=clang++ -DHSTU_JIT_FUZZ=ON -DHSTU_JIT_BUILD_BENCHMARKS=OFF
+  hstu_targets=fuzzers hstu_build "$directory" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DHSTU_JIT_FUZZ=ON \
+    -DHSTU_JIT_BUILD_TESTS=OFF -DHSTU_JIT_BUILD_BENCHMARKS=OFF \
+    -DHSTU_JIT_SANITIZE=address,undefined,fuzzer-no-link
   for fuzzer in "$directory"/fuzz/fuzz_*; do
     [ -x "$fuzzer" ] || continue
     say "fuzzing $(basename "$fuzzer") for $fuzz s"

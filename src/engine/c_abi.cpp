@@ -152,6 +152,8 @@ Result<Strides> strides_of(const char* name, const hstu_strides& given, int64_t 
   if (jagged) s.batch = 0;
   if (s.batch < 0 || s.seq < 0 || s.head < 0)
     return argument_error(fmt::format("hstu_launch: {}_strides has a negative stride", name));
+  if (alignment > 1 && dim > 1 && s.seq > (int64_t{1} << 23))
+    return argument_error(fmt::format("hstu_launch: {}_strides.seq passes 2^23 elements", name));
   if (s.batch % alignment || s.seq % alignment || s.head % alignment)
     return argument_error(
         fmt::format("hstu_launch: {}_strides must be multiples of {} elements on this device", name,
@@ -187,6 +189,11 @@ Status launch(hstu_kernel* kernel, const hstu_forward* call, void* stream) {
         "hstu_launch: the call uses a mask feature the prepared spec does not have");
   if (m.local_len < 0 || m.context_len < 0 || m.minfull_len < 0)
     return argument_error("hstu_launch: a mask length is negative");
+
+  if (kernel->alignment > 1)
+    for (const void* address : {call->q, call->k, call->v, static_cast<const void*>(call->o)})
+      if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
+        return argument_error("hstu_launch: q, k, v and o must be 16-byte aligned on this device");
 
   ForwardArguments a{};
   a.q = static_cast<const unsigned short*>(call->q);

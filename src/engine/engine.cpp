@@ -116,10 +116,9 @@ Engine::State::Outcome Engine::State::compile_and_publish(const Plan& plan, cons
 Engine::State::Outcome Engine::State::make(const Plan& plan, const Source& source,
                                            const cache::Ingredients& ingredients,
                                            const std::string& request) {
-  const std::string state_dir =
-      options.cache_mode == cache::Mode::read_write || options.cache_mode == cache::Mode::read_only
-          ? store.root()
-          : "";
+  // Which compiler this machine has is remembered beside the kernels, so that a warm start spawns
+  // nothing.
+  const std::string state_dir = options.cache_mode == cache::Mode::off ? "" : store.root();
   Result<Toolchain> toolchain = find_toolchain(plan.target, state_dir);
   cache::Key key{request, toolchain ? toolchain_key(*toolchain, plan.target, options.compile) : ""};
 
@@ -132,7 +131,9 @@ Engine::State::Outcome Engine::State::make(const Plan& plan, const Source& sourc
           "served from the cache without a compiler on this machine: " + toolchain.error().message;
     return Made{kernel_of(plan, std::move(found.artifact)), KernelOrigin::local, 0, note};
   }
-  note = note.empty() ? found.explanation : note;
+  if (found.reason == cache::MissReason::absent)
+    found.explanation = store.explain_absence(ingredients);
+  if (note.empty()) note = found.explanation;
   if (options.cache_mode == cache::Mode::sealed)
     return Error{ErrorKind::kCache,
                  fmt::format("the cache is sealed and has no kernel for {} on {}: {}", plan.entry,

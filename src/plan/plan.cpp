@@ -67,18 +67,33 @@ std::string entry_name(const ForwardConfig& c) {
   return name + fmt::format("_m{}n{}w{}", c.tile_m, c.tile_n, c.waves);
 }
 
-Status check_alignment(const Geometry& g, const Target& target) {
+// What GPU kernels ask of strides: 16-byte rows everywhere, and on AMD rows that one buffer
+// descriptor with 32-bit offsets reaches.
+Status check_strides(const Geometry& g, const Problem& p, const Target& target) {
   if (target.vendor == Vendor::cpu) return {};
-  const auto odd = [](const Strides& s) { return s.batch % 8 || s.seq % 8 || s.head % 8; };
-  const std::pair<const char*, const Strides*> tensors[] = {
-      {"q", &g.q}, {"k", &g.k}, {"v", &g.v}, {"o", &g.o}};
-  for (const auto& [name, strides] : tensors) {
-    if (!odd(*strides)) continue;
+  constexpr int64_t kMostSeqStride = int64_t{1} << 23;
+  const auto refuse = [&](const char* name, const Strides& s, const std::string& what) {
     return Error{ErrorKind::kUnsupported,
-                 fmt::format("/strides/{}: {} needs element strides that are multiples of 8 "
-                             "(16-byte rows); found [{}, {}, {}]",
-                             name, target.name, strides->batch, strides->seq, strides->head),
+                 fmt::format("/strides/{}: {} needs {}; found [{}, {}, {}]", name, target.name,
+                             what, s.batch, s.seq, s.head),
                  fmt::format("/strides/{}", name), ""};
+  };
+  const struct {
+    const char* name;
+    const Strides* strides;
+    int head_dim;
+  } tensors[] = {{"q", &g.q, p.head_dim_qk},
+                 {"k", &g.k, p.head_dim_qk},
+                 {"v", &g.v, p.head_dim_v},
+                 {"o", &g.o, p.head_dim_v}};
+  for (const auto& t : tensors) {
+    const Strides& s = *t.strides;
+    if (s.batch % 8 || s.seq % 8 || s.head % 8)
+      return refuse(t.name, s, "element strides that are multiples of 8 (16-byte rows)");
+    if (target.vendor == Vendor::amd && (s.seq < t.head_dim || s.seq > kMostSeqStride))
+      return refuse(
+          t.name, s,
+          fmt::format("a sequence stride from {} to {} elements", t.head_dim, kMostSeqStride));
   }
   return {};
 }
@@ -120,7 +135,7 @@ void estimate(Plan& plan, const Geometry& g, const Problem& p, const TileChoice&
 }  // namespace
 
 Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const Target& target) {
-  if (Status s = check_alignment(geometry, target); !s) return s.error();
+  if (Status s = check_strides(geometry, problem, target); !s) return s.error();
   Plan plan;
   plan.target = target;
   ForwardConfig& c = plan.config;

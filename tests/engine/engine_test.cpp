@@ -16,6 +16,7 @@
 #include "spec/parse.hpp"
 
 using namespace hstu::jit;
+namespace cache = hstu::cache;
 
 namespace {
 
@@ -144,7 +145,7 @@ TEST_CASE("a corrupt entry is recompiled and says so") {
   Result<Prepared> r = prepare(*engine_in(dir.path()), kShort);
   REQUIRE(r.ok());
   CHECK(r->origin == KernelOrigin::compiled);
-  CHECK_THAT(r->cache_note, ContainsSubstring("corrupt"));
+  CHECK_THAT(r->cache_note, ContainsSubstring("damaged"));
   CHECK(prepare(*engine_in(dir.path()), kShort)->origin == KernelOrigin::local);
 }
 

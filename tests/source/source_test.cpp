@@ -82,14 +82,15 @@ TEST_CASE("the body depends on structure only") {
 }
 
 TEST_CASE("a hostile name cannot leave the head comment") {
-  const std::string spec =
-      R"({"op": "hstu_attention", "name": "x\\\n*/ #error leaked \\", "heads": 4,
-          "head_dim_qk": 64, "uih_lengths": [3]})";
-  const Source s = source_of(spec, "cpu");
-  std::istringstream head(s.head);
-  std::string line;
-  while (std::getline(head, line)) {
-    CHECK(line.rfind("//", 0) == 0);
-    CHECK((line.empty() || line.back() != '\\'));
+  for (const char* name : {R"(*/ #error leaked \\)", R"(\\)", R"(??/)", R"(x\")"}) {
+    const Source s = source_of(std::string(R"({"op": "hstu_attention", "name": ")") + name +
+                                   R"(", "heads": 4, "head_dim_qk": 64, "uih_lengths": [3]})",
+                               "cpu");
+    std::istringstream head(s.head);
+    std::string line;
+    while (std::getline(head, line)) {
+      CHECK(line.rfind("//", 0) == 0);
+      CHECK((line.empty() || line.back() != '\\'));
+    }
   }
 }

@@ -92,39 +92,12 @@ Result<Target> plan_target(const Problem& problem) {
 Result<EngineOptions> engine_options(const Common& common) {
   EngineOptions options;
   options.cache_dir = common.cache_dir;
-  const std::string mode = get_env("HSTU_JIT_CACHE_MODE").value_or("rw");
-  if (mode == "rw") {
-    options.cache_mode = cache::Mode::read_write;
-  } else if (mode == "ro") {
-    options.cache_mode = cache::Mode::read_only;
-  } else if (mode == "off") {
-    options.cache_mode = cache::Mode::off;
-  } else if (mode == "sealed") {
-    options.cache_mode = cache::Mode::sealed;
-  } else {
-    return Error{
-        ErrorKind::kUsage,
-        fmt::format("HSTU_JIT_CACHE_MODE is \"{}\"; use rw, ro, off or sealed", printable(mode)),
-        "", ""};
-  }
-  if (const auto timeout = get_env("HSTU_JIT_COMPILE_TIMEOUT")) {
-    char* end = nullptr;
-    const double seconds = std::strtod(timeout->c_str(), &end);
-    if (*end != '\0' || !(seconds > 0 && seconds <= 86400))
-      return Error{ErrorKind::kUsage,
-                   fmt::format("HSTU_JIT_COMPILE_TIMEOUT is \"{}\"; give seconds above 0, up to "
-                               "86400",
-                               printable(*timeout)),
-                   "", ""};
-    options.compile.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-  }
-  options.compile.dump_dir = get_env("HSTU_JIT_DUMP").value_or("");
-  const std::string flags = get_env("HSTU_JIT_EXTRA_FLAGS").value_or("");
-  for (size_t at = 0; at < flags.size();) {
-    const size_t end = std::min(flags.find(' ', at), flags.size());
-    if (end > at) options.compile.extra_flags.push_back(flags.substr(at, end - at));
-    at = end + 1;
-  }
+  Result<cache::Mode> mode = cache::parse_mode(get_env("HSTU_JIT_CACHE_MODE").value_or("rw"));
+  if (!mode) return std::move(mode).error().with_context("HSTU_JIT_CACHE_MODE");
+  options.cache_mode = *mode;
+  Result<CompileOptions> compile = compile_options_from_environment();
+  if (!compile) return std::move(compile).error();
+  options.compile = std::move(*compile);
   return options;
 }
 

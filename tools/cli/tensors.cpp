@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "base/file.hpp"
-#include "reference/reference.hpp"
 
 namespace hstu::jit::cli {
 namespace {
@@ -176,31 +175,14 @@ Status DeviceTensors::download(HostOutput& output) const {
 Status dump_outputs(const Problem& problem, const Geometry& g, const HostTensors& inputs,
                     const HostOutput& output) {
   if (Status s = make_directories(problem.dump_dir); !s) return s;
-  std::vector<uint16_t> o(output.o.size(), 0);
-  std::vector<float> lse(output.lse.size(), 0.0f);
-  for (int64_t b = 0; b < problem.batch; ++b) {
-    const Geometry::Sequence& s = g.sequences[static_cast<size_t>(b)];
-    // Batched tensors step by their batch stride, jagged ones by the sequence's first token.
-    const bool jagged = problem.layout == Layout::jagged;
-    for (int32_t h = 0; h < problem.heads; ++h)
-      for (int32_t i = 0; i < s.seqlen_q; ++i) {
-        const ReferenceRow row = reference_row(problem, g, inputs, b, i, h);
-        const int64_t token = (jagged ? s.first_q : 0) + i;
-        const int64_t at = (jagged ? 0 : b * g.o.batch) + token * g.o.seq + h * g.o.head;
-        for (int32_t d = 0; d < problem.head_dim_v; ++d)
-          o[static_cast<size_t>(at + d)] =
-              from_float(static_cast<float>(row.o[static_cast<size_t>(d)]), problem.dtype);
-        if (!lse.empty())
-          lse[static_cast<size_t>((jagged ? 0 : b * g.lse.batch) + token * g.lse.seq +
-                                  h * g.lse.head)] = static_cast<float>(row.lse);
-      }
-  }
+  Result<ReferenceOutput> reference = reference_output(problem, g, inputs);
+  if (!reference) return std::move(reference).error();
   const std::string folder = problem.dump_dir + "/";
   if (Status s = write_vector(folder + "output_dev.dat", output.o); !s) return s;
-  if (Status s = write_vector(folder + "output_host.dat", o); !s) return s;
+  if (Status s = write_vector(folder + "output_host.dat", reference->o); !s) return s;
   if (output.lse.empty()) return {};
   if (Status s = write_vector(folder + "lse_dev.dat", output.lse); !s) return s;
-  return write_vector(folder + "lse_host.dat", lse);
+  return write_vector(folder + "lse_host.dat", reference->lse);
 }
 
 }  // namespace hstu::jit::cli
