@@ -58,12 +58,31 @@ struct Tile {
     int count;
   };
 
+  // How the workgroup's lanes divide `rows` rows of `chunks` chunks: `width` neighbouring lanes
+  // take a row, a power of two, so that a lane keeps its chunk and its rows are a constant apart.
+  template <int chunks, int rows>
+  struct Division {
+    static constexpr int up_to_power(int n) {
+      int power = 1;
+      while (power < n) power *= 2;
+      return power;
+    }
+    static constexpr int width = up_to_power(chunks);
+    static constexpr int step = threads / width;        // rows
+    static constexpr int count = ceil_div(rows, step);  // places of a lane
+    static_assert(threads % width == 0, "a workgroup takes whole rows");
+    HSTU_DEVICE static int row(int i) { return rdna::thread() / width + i * step; }
+    HSTU_DEVICE static int chunk() { return rdna::thread() % width; }
+    HSTU_DEVICE static bool exists(int i) {
+      return (chunks == width || chunk() < chunks) && ((i + 1) * step <= rows || row(i) < rows);
+    }
+  };
   // A lane loads single chunks of K, and units of V: one chunk of 4 keys, to be transposed.
-  static constexpr int k_loads = C::tile_n * k_chunks;
-  static constexpr int v_units = C::tile_n / 4 * v_chunks;
+  using DivisionK = Division<k_chunks, C::tile_n>;
+  using DivisionV = Division<v_chunks, C::tile_n / 4>;
   struct Stage {
-    rdna::Words4 k[ceil_div(k_loads, threads)];
-    rdna::Words4 v[ceil_div(v_units, threads)][4];
+    rdna::Words4 k[DivisionK::count];
+    rdna::Words4 v[DivisionV::count][4];
   };
 
   HSTU_DEVICE static int lane() { return rdna::thread() % wave_width; }
@@ -98,18 +117,17 @@ struct Tile {
     const rdna::Buffer k = rdna::buffer(keys.k + first_key * keys.k_stride, rows * k_bytes);
     const rdna::Buffer v = rdna::buffer(keys.v + first_key * keys.v_stride, rows * v_bytes);
 #pragma unroll
-    for (int i = 0; i < ceil_div(k_loads, threads); ++i) {
-      const unsigned u = i * threads + rdna::thread(), chunk = u % k_chunks;
-      const bool inside = in_range<k_loads>(i, u) && chunk < C::head_dim_qk / 8u;
-      stage.k[i] = rdna::load(k, inside ? u / k_chunks * k_bytes + chunk * 16 : kNowhere);
+    for (int i = 0; i < DivisionK::count; ++i) {
+      const int row = DivisionK::row(i), chunk = DivisionK::chunk();
+      const bool inside = DivisionK::exists(i) && chunk < C::head_dim_qk / 8;
+      stage.k[i] = rdna::load(k, inside ? row * k_bytes + chunk * 16 : kNowhere);
     }
 #pragma unroll
-    for (int i = 0; i < ceil_div(v_units, threads); ++i) {
-      const unsigned u = i * threads + rdna::thread(), chunk = u % v_chunks, group = u / v_chunks;
-      const bool inside = in_range<v_units>(i, u) && chunk < C::head_dim_v / 8u;
+    for (int i = 0; i < DivisionV::count; ++i) {
+      const int group = DivisionV::row(i), chunk = DivisionV::chunk();
+      const bool inside = DivisionV::exists(i) && chunk < C::head_dim_v / 8;
       // Keys at 4 neighbouring places of V^T.
-      const unsigned first =
-          rdna::kSplit ? 4 * group : group / 4 * 16 + group % 2 * 8 + group / 2 % 2;
+      const int first = rdna::kSplit ? 4 * group : group / 4 * 16 + group % 2 * 8 + group / 2 % 2;
       const unsigned offset = inside ? first * v_bytes + chunk * 16 : kNowhere;
 #pragma unroll
       for (int j = 0; j < 4; ++j)
@@ -120,17 +138,16 @@ struct Tile {
   HSTU_DEVICE static void land(Stage& stage, char* lds, int buffer) {
     const int base = buffer * buffer_bytes;
 #pragma unroll
-    for (int i = 0; i < ceil_div(k_loads, threads); ++i) {
-      const unsigned u = i * threads + rdna::thread();
-      if (in_range<k_loads>(i, u))
-        rdna::write_lds(lds, base + u / k_chunks * k_pitch + u % k_chunks * 16, stage.k[i]);
-    }
+    for (int i = 0; i < DivisionK::count; ++i)
+      if (DivisionK::exists(i))
+        rdna::write_lds(lds, base + DivisionK::row(i) * k_pitch + DivisionK::chunk() * 16,
+                        stage.k[i]);
 #pragma unroll
-    for (int i = 0; i < ceil_div(v_units, threads); ++i) {
-      const unsigned u = i * threads + rdna::thread(), chunk = u % v_chunks, group = u / v_chunks;
-      if (!in_range<v_units>(i, u)) continue;
+    for (int i = 0; i < DivisionV::count; ++i) {
+      if (!DivisionV::exists(i)) continue;
+      const int group = DivisionV::row(i), chunk = DivisionV::chunk();
       const auto& from = stage.v[i];
-      const unsigned tile = chunk / 2;
+      const int tile = chunk / 2;
       const int at = base + v_offset + tile * 16 * v_pitch + (group / 2 ^ (tile & swizzle)) * 16 +
                      group % 2 * 8;
 #pragma unroll
@@ -155,11 +172,13 @@ struct Tile {
 #pragma unroll
     for (int n = 0; n < key_tiles; ++n) c[n] = static_cast<rdna::Floats8>(0.0f);
 #pragma unroll
-    for (int j = 0; j < k_chunks / 2; ++j)
+    for (int j = 0; j < k_chunks / 2; ++j) {
+      if (j % 2 == 0) rdna::keep_order();  // operands of 2 steps read ahead are enough
 #pragma unroll
       for (int n = 0; n < key_tiles; ++n)
         rdna::multiply<C::dtype>(c[n], read_operand(base, from + n * 16 * k_pitch + 2 * j * 16, 16),
                                  q.at[j]);
+    }
 #pragma unroll
     for (int e = 0; e < elements; ++e) s[e] = c[e / 8][e % 8];
   }
@@ -170,6 +189,7 @@ struct Tile {
     const int from = lane() % 16 * v_pitch;
 #pragma unroll
     for (int n = 0; n < key_tiles; ++n) {
+      rdna::keep_order();
       rdna::Words4 own;
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -222,15 +242,10 @@ struct Tile {
   // Chunks of V^T are exchanged by the row's tile, which spreads the transposing writes.
   static constexpr int swizzle = min_of(C::tile_n / 8, 4) - 1;
 
-  template <int total>
-  HSTU_DEVICE static bool in_range(int i, unsigned u) {
-    return (i + 1) * threads <= total || u < total;
-  }
-
   // Where element 8 * upper + d of 16 neighbouring ones stands in V^T: at the row whose accumulator
   // is register d of the half `upper`.
-  HSTU_DEVICE static int v_row(unsigned upper, int d) {
-    return static_cast<int>(rdna::kSplit ? 8 * upper + d : 2 * d + upper);
+  HSTU_DEVICE static int v_row(int upper, int d) {
+    return rdna::kSplit ? 8 * upper + d : 2 * d + upper;
   }
 
   HSTU_DEVICE static rdna::Words8 joined(rdna::Words4 a, rdna::Words4 b) {

@@ -103,6 +103,9 @@ HSTU_DEVICE void multiply(Floats8& c, Operand a, Operand b) {
 #endif
 }
 
+// Nothing moves across: bounds what the scheduler keeps in registers at once.
+HSTU_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+
 // Device memory of `bytes` < 2^31 from `base` on, both the same in all lanes. A load of 16 bytes at
 // an offset past its end gives zeros and touches no memory.
 struct Buffer {
