@@ -134,9 +134,13 @@ Lookup Store::lookup(const Key& key, bool any_toolchain) const {
 
   // Entries of other toolchains, the newest first.
   const std::string folder = fan_out_folder(root_, key);
+  const std::string own = no_toolchain ? "" : entry_path(key);
   std::vector<std::pair<int64_t, std::string>> others;
   for (const std::string& name : names_in(folder, key.request + ".", 1024)) {
     const std::string path = folder + "/" + name;
+    // Published by another process since it was looked for: an answer after all.
+    if (path == own && result.reason == MissReason::absent)
+      return lookup_file(own, key, any_toolchain);
     struct stat info {};
     if (::lstat(path.c_str(), &info) == 0) others.emplace_back(info.st_mtime, path);
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/env.hpp"
+#include "base/file.hpp"
 #include "catch.hpp"
 #include "program.hpp"
 
@@ -93,6 +94,31 @@ TEST_CASE("run --json has the documented members") {
   CHECK(r["validation"]["checked"] == (45 + 3 + 7) * 2 * 16);
   CHECK(r["kernel"]["key"].get<std::string>().size() == 64);
   for (const char* key : {"median", "p10", "p90", "runs"}) CHECK(r["run_ms"].contains(key));
+}
+
+TEST_CASE("the README's spec runs, and its mask picture is what the mask is") {
+  const Program p;
+  const std::string readme = *hstu::jit::read_file(HSTU_README);
+  const size_t spec_at = readme.find("```json\n") + 8;
+  const std::string spec = readme.substr(spec_at, readme.find("```", spec_at) - spec_at);
+  const Outcome o = p.run({"run", "-"}, spec);
+  INFO(o.err);
+  CHECK(o.code == 0);
+
+  const Outcome mask = p.run({"mask", "-", "--json"}, R"({"op": "hstu_attention", "heads": 1,
+      "head_dim_qk": 8, "uih_lengths": [6], "num_targets": 2,
+      "mask": {"local_len": 2, "context_len": 2, "minfull_len": 2}})");
+  REQUIRE(mask.code == 0);
+  size_t at = readme.find("context  cch");
+  const json rows = json::parse(mask.out)["batches"][0]["rows"];
+  REQUIRE(rows.size() == 10);
+  for (const json& row : rows) {
+    std::string drawn = readme.substr(at + 9, 10);
+    for (char& c : drawn) c = c == '.' ? '0' : '1';
+    CHECK(drawn == row.get<std::string>());
+    at = readme.find('\n', at) + 1;
+    if (readme.compare(at, 1, " ") == 0) at = readme.find('\n', at) + 1;
+  }
 }
 
 TEST_CASE("empty batches, empty sequences and all-target sequences succeed") {
