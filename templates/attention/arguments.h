@@ -26,23 +26,23 @@ struct ForwardArguments {
   const unsigned short* k;
   const unsigned short* v;
   unsigned short* o;
-  float* lse;                          // [.., seq, heads]; null unless the kernel writes LSE
-  const int* seq_offsets_q;            // batch + 1 entries; null when batched
-  const int* seq_offsets_kv;           // batch + 1 entries; null when batched
-  const int* num_targets;              // batch entries; null when there are none
-  const GroupArguments* groups;        // one per group; null outside group mode
+  float* lse;                    // [.., seq, heads]; null unless the kernel writes LSE
+  const int* seq_offsets_q;      // batch + 1 entries; null when batched
+  const int* seq_offsets_kv;     // batch + 1 entries; null when batched
+  const int* num_targets;        // batch entries; null when there are none
+  const GroupArguments* groups;  // one per group; null outside group mode
   Strides q_strides;
   Strides k_strides;
   Strides v_strides;
   Strides o_strides;
   Strides lse_strides;
-  GroupArguments uniform;   // used outside group mode
-  float alpha;              // logit scale, already resolved
+  GroupArguments uniform;  // used outside group mode
+  float alpha;             // logit scale, already resolved
   int batch;
   int heads;
-  int seqlen_q;             // batched: length of every sequence; jagged: the largest query length
-  int seqlen_kv;            // likewise for keys
-  int batches_per_group;    // batch b belongs to group b / batches_per_group
+  int seqlen_q;           // batched: length of every sequence; jagged: the largest query length
+  int seqlen_kv;          // likewise for keys
+  int batches_per_group;  // batch b belongs to group b / batches_per_group
 };
 
 }  // namespace hstu

@@ -24,9 +24,9 @@ struct Config {
   static constexpr bool minfull = true;
   static constexpr bool targets = true;
   // Schedule
-  static constexpr int tile_m = 128;  // query rows of a workgroup
-  static constexpr int tile_n = 64;   // keys of a step
-  static constexpr int waves = 4;     // waves (warps) of a workgroup; cpu: 1
+  static constexpr int tile_m = 128;        // query rows of a workgroup
+  static constexpr int tile_n = 64;         // keys of a step
+  static constexpr int waves = 4;           // waves (warps) of a workgroup; cpu: 1
   static constexpr int waves_per_simd = 2;  // occupancy the registers are budgeted for
 };
 

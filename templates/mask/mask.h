@@ -23,15 +23,15 @@ struct MaskFeatures {
 
 // The numbers of one sequence after clamping. All lengths are below 2^30.
 struct SequenceMask {
-  int seqlen_q;     // physical lengths
+  int seqlen_q;  // physical lengths
   int seqlen_kv;
-  int rows;         // non-target query rows (context + history)
-  int keys;         // non-target keys
-  int shift;        // keys - rows: row i stands at key position i + shift
-  int window;       // distance a row sees back (and ahead, if not causal); meaningless if !local
-  int wide_begin;   // rows from here on are free of the window; seqlen_q if there are none
-  int context;      // effective number of context tokens
-  bool local;       // this sequence has a window
+  int rows;        // non-target query rows (context + history)
+  int keys;        // non-target keys
+  int shift;       // keys - rows: row i stands at key position i + shift
+  int window;      // distance a row sees back (and ahead, if not causal); meaningless if !local
+  int wide_begin;  // rows from here on are free of the window; seqlen_q if there are none
+  int context;     // effective number of context tokens
+  bool local;      // this sequence has a window
 };
 
 HSTU_HOST_DEVICE constexpr SequenceMask resolve_mask(MaskFeatures f, int seqlen_q, int seqlen_kv,
@@ -68,14 +68,13 @@ struct RowKeys {
 HSTU_HOST_DEVICE constexpr bool visible(MaskFeatures f, const SequenceMask& m, int i, int j) {
   const bool target_key = !f.cross && j >= m.keys;
   if (i < m.context && !target_key) return true;
-  const int row_position = i >= m.rows      ? m.keys
+  const int row_position = i >= m.rows     ? m.keys
                            : i < m.context ? m.context - 1 + m.shift
                                            : i + m.shift;
   const int key_position = target_key ? m.keys : j < m.context ? m.context - 1 : j;
   const int distance = row_position - key_position;
   const bool unbounded = !m.local || i >= m.wide_begin;
-  if (f.causal)
-    return (distance > 0 || i + m.shift == j) && (unbounded || distance <= m.window);
+  if (f.causal) return (distance > 0 || i + m.shift == j) && (unbounded || distance <= m.window);
   const int span = distance < 0 ? -distance : distance;
   if (!f.cross && distance == 0 && i != j) return false;
   return unbounded || span <= m.window;
