@@ -177,6 +177,8 @@ Status launch(hstu_kernel* kernel, const hstu_forward* call, void* stream) {
     return argument_error("hstu_launch: this kernel writes lse, NULL given");
   if (c.jagged && (!call->seq_offsets_q || (c.mask.cross && !call->seq_offsets_kv)))
     return argument_error("hstu_launch: the jagged layout needs seq_offsets");
+  if (!c.mask.targets && call->num_targets)
+    return argument_error("hstu_launch: num_targets given, but the prepared spec has no targets");
   if (c.mask.targets && !call->num_targets)
     return argument_error("hstu_launch: the spec has targets, num_targets is NULL");
   if (c.grouped && (!call->groups || call->num_groups < 1 || call->batch % call->num_groups != 0))

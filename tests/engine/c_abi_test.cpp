@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library through its public headers only.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <hstu_jit/hstu_jit.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+
+extern "C" size_t hstu_test_forward_size(void);
+
+namespace {
+
+uint16_t bf16(float value) {  // exact for the values used here
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<uint16_t>(bits >> 16);
+}
+
+float from_bf16(uint16_t bits) {
+  const uint32_t wide = uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+const char* const kSpec = R"({"op": "hstu_attention", "heads": 1, "head_dim_qk": 8,
+                              "uih_lengths": [2]})";
+
+hstu_options cpu_options() {
+  hstu_options options{};
+  options.size = sizeof options;
+  options.device = "cpu";
+  options.cache_mode = HSTU_CACHE_OFF;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("C and C++ see the same structure") {
+  CHECK(hstu_test_forward_size() == sizeof(hstu_forward));
+  CHECK(std::string(hstu_version()).find('.') != std::string::npos);
+}
+
+TEST_CASE("a prepared kernel runs with lengths of its own, and gives what the formula says") {
+  hstu::jit::api::Engine engine(cpu_options());
+  hstu::jit::api::Kernel kernel = engine.prepare(kSpec);
+  CHECK_THAT(kernel.info(), ContainsSubstring("\"source\":\"compiled\""));
+  CHECK_THAT(engine.prepare(kSpec).info(), ContainsSubstring("\"source\":\"memory\""));
+
+  // Three tokens; q = k = e0, so every logit is alpha. Row i sums silu(alpha) * v over j <= i.
+  std::vector<uint16_t> q(3 * 8, 0), v(3 * 8), o(3 * 8, 0xffff);
+  for (int i = 0; i < 3; ++i) {
+    q[i * 8] = bf16(1.0f);
+    for (int d = 0; d < 8; ++d) v[i * 8 + d] = bf16(static_cast<float>(i + 1));
+  }
+  const std::vector<int32_t> offsets = {0, 3};
+  hstu_forward call{};
+  call.size = sizeof call;
+  call.q = q.data();
+  call.k = q.data();
+  call.v = v.data();
+  call.o = o.data();
+  call.seq_offsets_q = offsets.data();
+  call.mask.attn_scale = 0.5f;
+  call.alpha = 2.0f;
+  call.batch = 1;
+  call.heads = 1;
+  call.seqlen_q = call.seqlen_kv = 3;
+  kernel.launch(call);
+  const double silu = 2.0 / (1.0 + std::exp(-2.0));
+  for (int i = 0; i < 3; ++i) {
+    const double want = 0.5 * silu * (i + 1) * (i + 2) / 2;
+    for (int d = 0; d < 8; ++d) CHECK(from_bf16(o[i * 8 + d]) == Approx(want).epsilon(0.01));
+  }
+}
+
+TEST_CASE("wrong calls are refused with a reason") {
+  hstu_error* error = nullptr;
+  CHECK(hstu_engine_create(nullptr, nullptr, &error) == HSTU_E_ARGUMENT);
+  REQUIRE(error != nullptr);
+  CHECK(std::string(hstu_error_message(error)).find("NULL") != std::string::npos);
+  hstu_error_free(error);
+  CHECK(hstu_engine_create(nullptr, nullptr, nullptr) == HSTU_E_ARGUMENT);
+
+  hstu::jit::api::Engine engine(cpu_options());
+  const auto status_of = [&](const std::string& spec) {
+    try {
+      engine.prepare(spec);
+    } catch (const hstu::jit::api::Failure& failure) {
+      return failure.status();
+    }
+    return HSTU_OK;
+  };
+  CHECK(status_of("{") == HSTU_E_SPEC);
+  CHECK(status_of("[]") == HSTU_E_SPEC);
+  try {
+    engine.prepare(R"({"op": "hstu_attention", "hedas": 1})");
+    FAIL("a misspelt key was accepted");
+  } catch (const hstu::jit::api::Failure& failure) {
+    CHECK(failure.pointer() == "/hedas");
+  }
+
+  hstu::jit::api::Kernel kernel = engine.prepare(kSpec);
+  hstu_forward call{};
+  CHECK(hstu_launch(kernel.get(), &call, nullptr, nullptr) == HSTU_E_ARGUMENT);
+  call.size = sizeof call;
+  call.batch = call.heads = call.seqlen_q = 1;
+  CHECK(hstu_launch(kernel.get(), &call, nullptr, nullptr) == HSTU_E_ARGUMENT);
+  CHECK(hstu_launch(nullptr, &call, nullptr, nullptr) == HSTU_E_ARGUMENT);
+  call.batch = 0;
+  CHECK(hstu_launch(kernel.get(), &call, nullptr, nullptr) == HSTU_OK);
+
+  // A window that the prepared structure does not have would be ignored silently: refused.
+  uint16_t x[8] = {};
+  const int32_t offsets[2] = {0, 1};
+  call.batch = 1;
+  call.seqlen_kv = 1;
+  call.q = call.k = call.v = x;
+  call.o = x;
+  call.seq_offsets_q = offsets;
+  call.mask.local_len = 4;
+  CHECK(hstu_launch(kernel.get(), &call, nullptr, nullptr) == HSTU_E_ARGUMENT);
+
+  call.mask.local_len = 0;
+  call.num_targets = offsets;
+  CHECK(hstu_launch(kernel.get(), &call, nullptr, nullptr) == HSTU_E_ARGUMENT);
+  call.num_targets = nullptr;
+  CHECK(hstu_launch(kernel.get(), &call, nullptr, nullptr) == HSTU_OK);
+
+  hstu_engine_destroy(nullptr);
+  hstu_kernel_release(nullptr);
+  hstu_error_free(nullptr);
+}
