@@ -27,7 +27,7 @@ struct Tile {
   // Q, O and what a row remembers stay in registers; the logits of one part take what is left of
   // 255. Where even that does not do, some of Q is parked in shared memory.
   static constexpr int resident = row_tiles * (C::head_dim_qk / 4 + C::head_dim_v / 2 + 8);
-  static constexpr int part_keys = min_of(C::tile_n, resident >= 160 ? 16 : 64 / row_tiles);
+  static constexpr int part_keys = min_of(C::tile_n, resident >= 144 ? 16 : 64 / row_tiles);
   static constexpr int parked = row_tiles > 1 && resident > 176 ? min_of(3, C::head_dim_qk / 16)
                                                                 : 0;
   static constexpr int parts = C::tile_n / part_keys;
