@@ -220,8 +220,8 @@ int main(int argc, char** argv) {
   app.add_option("specs", options.specs, "Spec files, or folders of them")->required();
   app.add_option("--targets", options.targets, "Targets")->delimiter(',');
   app.add_option("--stride", options.stride, "Every n-th distinct kernel")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--jobs", options.jobs, "Compiles at a time")->check(CLI::PositiveNumber);
+      ->check(hstu::jit::cli::at_least(1));
+  app.add_option("--jobs", options.jobs, "Compiles at a time")->check(hstu::jit::cli::at_least(1));
   app.add_flag("--verbose", options.verbose, "A row for every kernel");
   app.footer("Example: build/hstu-jit-matrix tests/data/specs --targets gfx90a,gfx942");
   CLI11_PARSE(app, argc, argv);

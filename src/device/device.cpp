@@ -106,6 +106,15 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name) {
       return open_hip(ordinal);
     }
   }
+  // Names of the spec's vocabulary that no back-end of this build serves: not a misspelling.
+  if (name.substr(0, 5) == "cuda:" || name.substr(0, 4) == "sim:") {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("device \"{}\": this build launches on cpu and hip only; \"hstu-jit "
+                             "compile\" builds for the target without a device",
+                             printable(name)),
+                 "/device",
+                 {}};
+  }
   return Error{ErrorKind::kUsage,
                fmt::format("unknown device \"{}\": want auto, cpu, hip or hip:N", printable(name)),
                {},

@@ -6,7 +6,7 @@
 //
 //   // Shape of the work
 //   static constexpr int wave_width;      lanes of a wave
-//   static constexpr int rows_per_wave;   query rows of one wave; C::tile_m = C::waves * rows_per_wave
+//   static constexpr int rows_per_wave;   query rows of one wave: C::tile_m / C::waves
 //   static constexpr int parts;           a step of C::tile_n keys is computed in this many parts
 //   static constexpr int part_keys;       C::tile_n / parts
 //   static constexpr int elements;        logits of one part that one lane holds

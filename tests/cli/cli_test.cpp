@@ -180,6 +180,12 @@ TEST_CASE("usage, target, device and memory errors have their codes") {
   const Outcome device = p.run({"run", spec, "--device", "gpu7"});
   CHECK((device.code == 2 || device.code == 7));
   CHECK(device.lines_err() == 1);
+  for (const char* name : {"cuda:0", "sim:gfx942"})
+    CHECK(one_line_error(p.run({"run", spec, "--device", name})) == 4);
+  const Outcome rows = p.run({"run", spec, "--rows", "-1"});
+  CHECK(one_line_error(rows) == 2);
+  CHECK_THAT(rows.err, ContainsSubstring("allowed 0 or more"));
+  CHECK(rows.err.size() < 200);
   const Outcome huge = p.run(
       {"run", "-"}, R"({"op": "hstu_attention", "heads": 4096, "head_dim_qk": 256, "batch": 2000,
                         "uih_lengths": 1000000})");
@@ -243,6 +249,8 @@ TEST_CASE("the environment page lists every variable, and unknown names warn") {
   CHECK(o.code == 0);
   CHECK_THAT(o.err, ContainsSubstring("HSTU_JIT_CACHE_DIRR"));
   CHECK_THAT(o.err, ContainsSubstring("HSTU_JIT_CACHE_DIR"));
+  p.environment = {{"HSTU_JIT_LOG", "loud"}};
+  CHECK_THAT(p.run({"environment"}, "", false).err, ContainsSubstring("want error, warn"));
 }
 
 TEST_CASE("devices and doctor say what was looked for") {
@@ -274,6 +282,16 @@ TEST_CASE("output.dump and output.mask write the documented files") {
     CHECK(std::filesystem::file_size(p.folder() + "/dump/" + name) == (45 + 3 + 7) * 2 * 4);
   // max_seqlen = 40 + 5 targets (maximum over the batch) + 2 context, for 3 sequences, 2 heads.
   CHECK(std::filesystem::file_size(p.folder() + "/mask.dat") == 3 * 2 * 47 * 47);
+}
+
+TEST_CASE("a dump that cannot be written is an error, and not called a wrong result") {
+  const Program p;
+  json spec = json::parse(kSmallSpec);
+  spec["output"] = {{"dump", "/proc/cannot"}};
+  const Outcome o = p.run({"run", "-"}, spec.dump());
+  CHECK(one_line_error(o) == 1);
+  CHECK_THAT(o.out, ContainsSubstring("ERROR"));
+  CHECK(o.out.find("FAIL") == std::string::npos);
 }
 
 TEST_CASE("HSTU_JIT_DUMP leaves source, options, log and object of each key") {

@@ -208,10 +208,10 @@ void add_inspect(CLI::App& app, Common& common, Action& action) {
   c->add_option("object", options->object, "Code object: AMDGPU ELF, cubin or host object")
       ->required();
   c->add_option("--max-spills", options->max_spills, "Fail (exit 1) above this many spills")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   c->add_option("--max-scratch", options->max_scratch,
                 "Fail (exit 1) above this many bytes of scratch a lane")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   c->footer("Example: hstu-jit inspect k.hsaco --max-spills 0");
   c->callback([options, &common, &action] {
     action = [options, &common] { return inspect_command(*options, common); };

@@ -26,6 +26,17 @@ struct Common {
 // What main() runs after parsing; returns the exit code.
 using Action = std::function<int()>;
 
+// Refuses numbers below `least`, in words people can read (CLI11's own range check prints the
+// largest double).
+inline CLI::Validator at_least(int64_t least) {
+  const auto check = [least](std::string& text) -> std::string {
+    int64_t value = 0;
+    const bool good = CLI::detail::lexical_cast(text, value) && value >= least;
+    return good ? "" : "found " + text + ", allowed " + std::to_string(least) + " or more";
+  };
+  return CLI::Validator(check, "N>=" + std::to_string(least));
+}
+
 void add_run(CLI::App& app, Common& common, Action& action);
 void add_plan(CLI::App& app, Common& common, Action& action);
 void add_emit(CLI::App& app, Common& common, Action& action);

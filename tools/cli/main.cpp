@@ -8,6 +8,7 @@
 
 #include "base/env.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/version.hpp"
 
@@ -55,6 +56,9 @@ int main(int argc, char** argv) {
     return exit_code(ErrorKind::kUsage);
   }
   for (const std::string& warning : unknown_environment_warnings()) log_warn(warning);
+  if (const auto level = get_env("HSTU_JIT_LOG");
+      level && *level != "error" && *level != "warn" && *level != "info" && *level != "debug")
+    log_warn("HSTU_JIT_LOG is \"" + printable(*level) + "\": want error, warn, info or debug");
   try {
     return action();
   } catch (const std::bad_alloc&) {

@@ -76,7 +76,7 @@ void add_mask(CLI::App& app, Common& common, Action& action) {
   c->add_option("spec", options->spec, "Spec file, or - for standard input")->required();
   c->add_option("--png", options->png, "Write a picture to this file");
   c->add_option("--batch", options->batch, "Which sequence of the batch (from 0)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   c->add_flag("--tiles", options->tiles, "Overlay the kernel's tiles: skip, full, partial");
   c->add_flag("--rows", options->rows, "With --json: all rows, however many cells");
   c->add_option("--color", options->color, "auto, always or never")

@@ -94,7 +94,9 @@ void print_table(const JobReport& r) {
     line("error", fmt::format("max abs {:.3g}, relative Frobenius {:.3g}; {} of {} elements wrong",
                               r.validation->max_abs, r.validation->rel_frobenius,
                               r.validation->mismatches, r.validation->checked));
-  out += !r.validation ? "not validated\n" : r.failed() ? "FAIL\n" : "PASS\n";
+  // A run that could not be finished is neither a pass nor a wrong result; standard error says why.
+  const bool wrong = r.failed() && r.error->kind == ErrorKind::kMismatch;
+  out += wrong ? "FAIL\n" : r.failed() ? "ERROR\n" : r.validation ? "PASS\n" : "not validated\n";
   (void)print(out);
 }
 
@@ -191,7 +193,7 @@ void add_run(CLI::App& app, Common& common, Action& action) {
   c->add_flag("--no-validate", options->no_validate, "Do not compare with the reference");
   c->add_option("--rows", options->rows,
                 "Validate this many sampled query rows per head, and all boundary rows")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   c->add_flag("--ck-tolerance", options->ck_tolerance,
               "Composable Kernel's tolerance: 1e-5 + 1.6e-2 * |reference|");
   c->add_flag("--same-qkv", options->same_qkv, "Fill q, k and v from the same random stream");
