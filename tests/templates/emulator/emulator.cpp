@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator.hpp"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -55,6 +58,10 @@ constexpr int kMaxOperand = 256;  // bytes a lane gives to or takes from one exc
 class Fiber {
  public:
   void start(char* stack, void (*body)()) {
+#ifdef __SANITIZE_ADDRESS__
+    // A kernel that was given up left the marks of its frames on this stack.
+    __asan_unpoison_memory_region(stack, kStackBytes);
+#endif
 #if defined(__x86_64__)
     // As if `body` had been called: the stack pointer is 8 off a multiple of 16 at its entry.
     auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 2;
