@@ -144,6 +144,24 @@ Result<std::vector<Symbol>> elf_symbols(const Elf& elf, const Section& table) {
   return symbols;
 }
 
+std::unordered_map<std::string, Range> function_ranges(std::string_view bytes) {
+  constexpr uint8_t kFunction = 2;
+  std::unordered_map<std::string, Range> ranges;
+  const Result<Elf> elf = parse_elf(bytes);
+  if (!elf) return ranges;
+  const Section* table = elf->find_type(kSymbolTable);
+  if (table == nullptr) table = elf->find_type(kDynamicSymbols);
+  if (table == nullptr) return ranges;
+  const auto symbols = elf_symbols(*elf, *table);
+  if (!symbols) return ranges;
+  for (const Symbol& symbol : *symbols) {
+    if (symbol.type == kFunction) {
+      ranges[std::string(symbol.name)] = {symbol.value, symbol.value + symbol.size};
+    }
+  }
+  return ranges;
+}
+
 Status for_each_note(const Section& section, const std::function<bool(const Note&)>& visit) {
   const std::string_view data = section.data;
   const auto padded = [](uint64_t size) { return (size + 3) & ~uint64_t{3}; };

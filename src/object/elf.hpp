@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.hpp"
@@ -62,6 +63,13 @@ Result<Elf> parse_elf(std::string_view bytes);
 
 // The symbols of one table, in order (their index is what .nv.info refers to).
 Result<std::vector<Symbol>> elf_symbols(const Elf& elf, const Section& table);
+
+// The addresses [begin, end) of each function an object names; empty for bytes that are no ELF
+// file.
+struct Range {
+  uint64_t begin = 0, end = 0;
+};
+std::unordered_map<std::string, Range> function_ranges(std::string_view bytes);
 
 struct Note {
   uint32_t type = 0;

@@ -2,6 +2,7 @@
 #include "toolchains.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +57,62 @@ std::optional<std::string> compile_apart(const Compiler& compiler, const std::st
 }
 
 }  // namespace
+
+std::optional<std::string> assemble_amd(const std::string& folder, const std::string& target,
+                                        const std::string& code, const AmdKernelText& kernel) {
+  const bool wave32 = target.substr(0, 5) == "gfx11" || target.substr(0, 5) == "gfx12";
+  const bool unified = target == "gfx90a" || target == "gfx942" || target == "gfx950";
+  const std::string text = fmt::format(
+      R"(.amdgcn_target "amdgcn-amd-amdhsa--{0}"
+.text
+.globl kernel
+.p2align 8
+.type kernel,@function
+kernel:
+{1}
+  s_endpgm
+.Lend:
+.size kernel, .Lend-kernel
+.rodata
+.p2align 6
+.amdhsa_kernel kernel
+  .amdhsa_group_segment_fixed_size {5}
+  .amdhsa_next_free_vgpr {2}
+  .amdhsa_next_free_sgpr {3}
+  {7}
+.end_amdhsa_kernel
+.amdgpu_metadata
+---
+amdhsa.version: [1, 1]
+amdhsa.kernels:
+  - .name: kernel
+    .symbol: kernel.kd
+    .kernarg_segment_size: 8
+    .kernarg_segment_align: 8
+    .group_segment_fixed_size: {5}
+    .private_segment_fixed_size: 0
+    .wavefront_size: {8}
+    .sgpr_count: {3}
+    .vgpr_count: {2}
+    .agpr_count: {4}
+    .max_flat_workgroup_size: {6}
+...
+.end_amdgpu_metadata
+)",
+      target, code, kernel.vgprs, kernel.sgprs, kernel.agprs, kernel.lds_bytes, kernel.workgroup,
+      unified  ? fmt::format(".amdhsa_accum_offset {}", (kernel.vgprs - kernel.agprs + 3) / 4 * 4)
+      : wave32 ? ".amdhsa_wavefront_size32 1"
+               : "",
+      wave32 ? 32 : 64);
+  const std::string in = folder + "/kernel.s", out = folder + "/kernel.hsaco";
+  if (!jit::write_file_atomic(in, text)) return std::nullopt;
+  if (!output_of({"clang-19", "-x", "assembler", "--target=amdgcn-amd-amdhsa", "-mcpu=" + target,
+                  in, "-o", out})) {
+    return std::nullopt;
+  }
+  const auto bytes = jit::read_file(out);
+  return bytes ? std::optional(*bytes) : std::nullopt;
+}
 
 std::optional<std::string> hiprtc_object(const std::string& folder, const std::string& target,
                                          const std::string& source) {

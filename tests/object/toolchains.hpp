@@ -90,6 +90,14 @@ inline std::optional<std::string> clang_object(const std::string& folder, const 
   return bytes ? std::optional(*bytes) : std::nullopt;
 }
 
+struct AmdKernelText {
+  int vgprs = 128, sgprs = 32, agprs = 0, lds_bytes = 0, workgroup = 256;
+};
+// A code object of one kernel, "kernel", assembled from `code`; s_endpgm is added. Nothing where
+// clang-19 or its linker is missing or refuses the text.
+std::optional<std::string> assemble_amd(const std::string& folder, const std::string& target,
+                                        const std::string& code, const AmdKernelText& = {});
+
 // Compiles in a process of its own: some versions of hipRTC end it.
 std::optional<std::string> hiprtc_object(const std::string& folder, const std::string& target,
                                          const std::string& source);
