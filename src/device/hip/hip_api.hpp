@@ -1,63 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HIP entry points the back-end calls, as a table. libamdhip64 fills it on a machine with ROCm,
-// a test library or a simulator elsewhere; no HIP header is needed. Errors are hipError_t values
-// (0 is success), handles are opaque pointers.
+// Finding a HIP run-time library, and what its answers mean. No HIP header is needed.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/hip_table.hpp"
 #include "base/result.hpp"
 #include "device/device.hpp"
 
 namespace hstu::jit {
-
-struct HipApi {
-  std::string origin;  // file the table came from
-
-  int (*get_device_count)(int* count) = nullptr;
-  int (*get_device)(int* ordinal) = nullptr;
-  int (*set_device)(int ordinal) = nullptr;
-  // hipDeviceProp_t has two frozen layouts: R0600 since ROCm 6.0 and the one before. At least one
-  // of the two calls is there.
-  int (*get_properties_r0600)(void* properties, int ordinal) = nullptr;
-  int (*get_properties)(void* properties, int ordinal) = nullptr;
-  int (*mem_get_info)(size_t* free, size_t* total) = nullptr;
-  int (*malloc)(void** pointer, size_t bytes) = nullptr;
-  int (*free)(void* pointer) = nullptr;
-  int (*memcpy)(void* to, const void* from, size_t bytes, int kind) = nullptr;
-  int (*memset)(void* to, int byte, size_t bytes) = nullptr;
-  int (*memset_async)(void* to, int byte, size_t bytes, void* stream) = nullptr;
-  int (*module_load_data)(void** module, const void* image) = nullptr;
-  int (*module_unload)(void* module) = nullptr;
-  int (*module_get_function)(void** function, void* module, const char* name) = nullptr;
-  // Grid extents count workgroups.
-  int (*module_launch_kernel)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                              unsigned block_x, unsigned block_y, unsigned block_z,
-                              unsigned dynamic_lds, void* stream, void** parameters,
-                              void** extra) = nullptr;
-  int (*stream_create)(void** stream) = nullptr;
-  int (*stream_destroy)(void* stream) = nullptr;
-  int (*stream_synchronize)(void* stream) = nullptr;
-  int (*device_synchronize)() = nullptr;
-  int (*event_create)(void** event) = nullptr;
-  int (*event_destroy)(void* event) = nullptr;
-  int (*event_record)(void* event, void* stream) = nullptr;
-  int (*event_synchronize)(void* event) = nullptr;
-  int (*event_elapsed_time)(float* milliseconds, void* from, void* to) = nullptr;
-  const char* (*get_error_string)(int error) = nullptr;
-  int (*get_last_error)() = nullptr;  // optional: clears the error of the last call
-  int (*runtime_get_version)(int* version) = nullptr;  // optional
-};
-
-enum : int { kHipMemcpyHostToDevice = 1, kHipMemcpyDeviceToHost = 2 };
-// Markers of the `extra` list of a launch.
-inline void* hip_launch_buffer_pointer() { return reinterpret_cast<void*>(uintptr_t{1}); }
-inline void* hip_launch_buffer_size() { return reinterpret_cast<void*>(uintptr_t{2}); }
-inline void* hip_launch_end() { return reinterpret_cast<void*>(uintptr_t{3}); }
 
 // What the layouts of hipDeviceProp_t are read for.
 struct HipProperties {
