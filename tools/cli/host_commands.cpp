@@ -10,6 +10,7 @@
 #include "base/file.hpp"
 #include "cli/commands.hpp"
 #include "device/device.hpp"
+#include "object/listing.hpp"
 
 namespace hstu::jit::cli {
 namespace {
@@ -75,6 +76,22 @@ void check_compilers(std::vector<Finding>& findings, const std::string& state_di
       f.grade = target->vendor == Vendor::cpu ? Finding::Grade::bad : Finding::Grade::missing;
       f.state = "none";
       f.advice = toolchain.error().message;
+    }
+    findings.push_back(std::move(f));
+  }
+}
+
+// Inspecting and simulating AMD code objects takes a disassembler that knows their target.
+void check_disassemblers(std::vector<Finding>& findings) {
+  for (const Target& target : all_targets()) {
+    if (target.vendor != Vendor::amd) continue;
+    const Result<std::string> program = find_amd_disassembler(target.name);
+    Finding f;
+    f.subject = fmt::format("disassembler for {}", target.name);
+    f.state = program ? *program : "none";
+    if (!program) {
+      f.grade = Finding::Grade::missing;
+      f.advice = program.error().message;
     }
     findings.push_back(std::move(f));
   }
@@ -150,6 +167,7 @@ int doctor_command(const Common& common) {
   const std::string root = check_cache(findings, common);
   check_temporary(findings);
   check_compilers(findings, root);
+  check_disassemblers(findings);
   check_devices(findings);
   for (const std::string& warning : unknown_environment_warnings())
     findings.push_back({"environment", Finding::Grade::bad, warning, "correct or unset it"});
@@ -211,8 +229,8 @@ void add_devices(CLI::App& app, Common& common, Action& action) {
 }
 
 void add_doctor(CLI::App& app, Common& common, Action& action) {
-  CLI::App* c =
-      app.add_subcommand("doctor", "Check compilers, cache, folders and devices; say what to do");
+  CLI::App* c = app.add_subcommand(
+      "doctor", "Check compilers, disassemblers, cache, folders and devices; say what to do");
   c->footer("Example: hstu-jit doctor\nExit code 1 when something has to be mended.");
   c->callback([&common, &action] { action = [&common] { return doctor_command(common); }; });
 }
