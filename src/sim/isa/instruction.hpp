@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,9 @@ enum ScalarRegister : uint16_t {
   kNull = 125,  // reads 0, writes are dropped
   kExec = 126,  // and 127
   kScc = 128,
-  kScalarRegisters = 129,
+  kVccz = 129,   // 1 when VCC is 0; computed when read
+  kExecz = 130,  // 1 when EXEC is 0; computed when read
+  kScalarRegisters = 131,
 };
 constexpr uint16_t kFirstAgpr = 256;  // vector registers: v0-v255, then a0-a255
 constexpr uint16_t kVectorRegisters = 512;
@@ -37,6 +40,7 @@ struct Operand {
   // `v1.h` of gfx11 and later: the upper half of a register.
   bool high_half = false;
   // Constants, in the encoding of the opcode's operand type; 64-bit types fill it all.
+  // Apertures: the value. hwreg(id, offset, size): id | offset << 6 | (size - 1) << 11.
   uint64_t bits = 0;
 };
 
@@ -79,9 +83,11 @@ struct Modifiers {
              src1_sel = SdwaSelect::dword;
   SdwaUnused dst_unused = SdwaUnused::pad;
   uint8_t cbsz = 0, abid = 0, blgp = 0;  // MFMA
+  uint8_t bitop3 = 0, byte_sel = 0;
   // Memory.
   int32_t offset = 0;
   uint8_t offset0 = 0, offset1 = 0;
+  bool off = false;  // `off` stood for an address operand, which is left out
   bool offen = false, idxen = false, glc = false, slc = false, lds = false, gds = false,
        tfe = false, sc0 = false, sc1 = false, nt = false;
 };
@@ -131,8 +137,12 @@ struct Instruction {
   uint8_t operands = 0;
   Operand operand[8];   // as printed: destinations first
   uint32_t target = 0;  // of branches: index of the instruction
+  uint32_t index = 0;   // of this one, in its listing
+  // The second half of a dual-issue pair of gfx11 and later: both read before either writes.
+  std::shared_ptr<const Instruction> second;
   Modifiers modifiers;
-  std::string text;  // as printed, for messages
+  std::string text;     // as printed, for messages
+  std::string problem;  // why it cannot be executed; empty for what can
 };
 
 }  // namespace hstu::jit::sim

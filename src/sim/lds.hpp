@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The LDS of a workgroup: its bytes, and for each byte who touched it since the last barrier.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hstu::jit::sim {
+
+struct LdsTouch;
+
+// How instructions touch bytes. Atomics of different waves do not race with one another.
+enum class LdsUse : uint8_t { read, write, atomic };
+
+// What is wrong with an access; nothing when it is fine.
+enum class LdsProblem : uint8_t { none, outside, uninitialised, race };
+
+class Lds {
+ public:
+  // `bytes` bytes, poisoned, untouched.
+  void reset(uint32_t bytes);
+  uint32_t size() const { return size_; }
+  uint8_t* data() { return bytes_.data(); }
+
+  // Notes that a wave uses [address, address + bytes) and says what is wrong with that.
+  LdsProblem use(LdsUse how, uint64_t address, uint32_t bytes, int wave);
+  // The wave that touched the first byte of the range that conflicts with `wave`, or -1.
+  int conflicting_wave(LdsUse how, uint64_t address, uint32_t bytes, int wave) const;
+
+  // All waves passed a barrier. What they issued and did not wait for is noted again after it.
+  void new_epoch();
+  void carry_over(const LdsTouch& touch, int wave);
+
+ private:
+  template <typename Word>
+  LdsProblem use_word(LdsUse how, uint32_t address, int wave);
+
+  uint32_t size_ = 0;
+  std::vector<uint8_t> bytes_;
+  // Per byte: who wrote it and who read it since the last barrier. 0 nobody; w + 1 one wave;
+  // kAtomic + w + 1 one wave, by atomics only; kSeveral more than one (readers, or atomics).
+  std::vector<uint8_t> writer_, reader_;
+  std::vector<uint8_t> written_;  // 0xff once written
+};
+
+// The phases that an access needs. `address` has the byte of each lane; `bytes` is its width;
+// `banks` of 4 bytes. `minimum` is what it would take if no two lanes of a phase met in a bank.
+// Lanes that share a phase: of b128 on 64 banks {0-3, 12-15, 20-27}, {4-11, 16-19, 28-31} and the
+// same of the upper half (measured on MI355X); elsewhere as many in sequence as fill the banks.
+struct LdsPhases {
+  uint32_t taken = 0, minimum = 0;
+};
+LdsPhases count_lds_phases(const uint32_t* address, uint64_t lanes, int width, int bytes,
+                           int banks);
+
+}  // namespace hstu::jit::sim

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machines that are simulated, as one table: what their code relies on and how fast they issue.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace hstu::jit::sim {
+
+enum class Generation : uint8_t { gfx908, gfx90a, gfx942, gfx950, gfx11, gfx12 };
+
+struct Machine {
+  std::string_view target;
+  std::string_view product;
+  Generation generation;
+  uint32_t gfx;              // 0x90a
+  int lds_bytes;             // a workgroup may use
+  int lds_banks;             // of 4 bytes
+  int line_bytes;            // of the last cache before memory
+  int compute_units, simds;  // SIMDs per compute unit
+  double clock_ghz, memory_gb_s;
+  // Clocks that a wave instruction occupies its SIMD.
+  int valu_clocks, transcendental_clocks;
+  int scalar_registers_per_user;  // most user SGPRs
+  bool packed_work_item_ids;      // v0 holds x, y and z in 10 bits each
+  bool flat_scratch_by_hardware;  // scratch needs no setup by the kernel
+  bool separate_store_counter;    // vscnt
+  bool split_counters;            // loadcnt, dscnt, kmcnt instead of vmcnt, lgkmcnt
+
+  bool cdna() const { return generation < Generation::gfx11; }
+};
+
+std::span<const Machine> machines();
+const Machine* machine_of(std::string_view target);
+
+}  // namespace hstu::jit::sim
