@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "object/formats.hpp"
 #include "object/make_object.hpp"
 #include "object/toolchains.hpp"
+#include "target/target.hpp"
 
 using namespace hstu::jit;
 using namespace hstu::test;
@@ -108,4 +110,18 @@ TEST_CASE("A target newer than every disassembler here names what to install", "
   REQUIRE(!program.ok());
   CHECK(program.error().kind == ErrorKind::kUnsupported);
   CHECK(program.error().message.find("install llvm-20") != std::string::npos);
+}
+
+TEST_CASE("The table of targets names disassemblers that know them", "[object]") {
+  for (const Target& target : all_targets()) {
+    if (target.vendor != Vendor::amd) continue;
+    const object::AmdProcessor* found = nullptr;
+    for (const object::AmdProcessor& processor : object::amd_processors()) {
+      if (target.name == processor.name) found = &processor;
+    }
+    INFO(target.name);
+    REQUIRE(found != nullptr);
+    REQUIRE(std::string(target.oldest_disassembler).substr(0, 5) == "llvm-");
+    CHECK(std::stoi(target.oldest_disassembler + 5) >= found->llvm);
+  }
 }

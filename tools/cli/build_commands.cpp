@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// hstu-jit plan, emit, compile, inspect: what can be done with a problem without running it.
+// hstu-jit plan, emit, compile: what can be done with a problem without running it.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
 #include "cli/commands.hpp"
-#include "object/inspect.hpp"
 
 namespace hstu::jit::cli {
-namespace {
-
-struct BuildOptions {
-  std::string spec;
-  std::string output;
-};
-
-// One problem of a spec, planned.
-struct Planned {
-  Problem problem;
-  Geometry geometry;
-  Plan plan;
-};
 
 Result<std::vector<Planned>> plan_all(const std::string& path, const Common& common) {
   Result<ParsedSpec> spec = load_spec(path);
@@ -39,6 +25,13 @@ Result<std::vector<Planned>> plan_all(const std::string& path, const Common& com
   }
   return all;
 }
+
+namespace {
+
+struct BuildOptions {
+  std::string spec;
+  std::string output;
+};
 
 Result<Planned> plan_one(const std::string& path, const Common& common) {
   Result<std::vector<Planned>> all = plan_all(path, common);
@@ -123,46 +116,6 @@ int compile_command(const BuildOptions& o, const Common& common) {
   return s ? 0 : report(s.error(), common, kSchema);
 }
 
-struct InspectOptions {
-  std::string object;
-  int64_t max_spills = -1;
-  int64_t max_scratch = -1;
-};
-
-// --max-spills and --max-scratch make inspect a gate for scripts.
-Status check_limits(const ObjectInfo& info, const InspectOptions& o) {
-  for (const KernelInfo& k : info.kernels) {
-    const int64_t spills = k.vgpr_spills.value_or(0) + k.sgpr_spills.value_or(0);
-    if (o.max_spills >= 0 && spills > o.max_spills)
-      return Error{
-          ErrorKind::kFailed,
-          fmt::format("{}: {} spilled registers, at most {} allowed", k.name, spills, o.max_spills),
-          "", ""};
-    if (o.max_scratch >= 0 && k.scratch_bytes.value_or(0) > o.max_scratch)
-      return Error{ErrorKind::kFailed,
-                   fmt::format("{}: {} bytes of scratch a lane, at most {} allowed", k.name,
-                               *k.scratch_bytes, o.max_scratch),
-                   "", ""};
-  }
-  return {};
-}
-
-int inspect_command(const InspectOptions& o, const Common& common) {
-  constexpr const char* kSchema = "hstu-jit/inspect/1";
-  Result<std::string> bytes = read_file(o.object, uint64_t{1} << 30);
-  if (!bytes) return report(bytes.error(), common, kSchema);
-  Result<ObjectInfo> info = read_object(*bytes);
-  if (!info) return report(std::move(info).error().with_context(o.object), common, kSchema);
-  count_instructions(*info, *bytes);
-  Status s = print(common.json ? to_json(*info, 2) + "\n" : to_text(*info));
-  if (s) s = check_limits(*info, o);
-  if (!s) {
-    fmt::print(stderr, "hstu-jit: {}\n", s.error().message);
-    return exit_code(s.error().kind);
-  }
-  return 0;
-}
-
 }  // namespace
 
 void add_plan(CLI::App& app, Common& common, Action& action) {
@@ -198,23 +151,6 @@ void add_compile(CLI::App& app, Common& common, Action& action) {
       "Example: hstu-jit compile tests/data/specs/quickstart.json --target gfx90a -o k.hsaco");
   c->callback([options, &common, &action] {
     action = [options, &common] { return compile_command(*options, common); };
-  });
-}
-
-void add_inspect(CLI::App& app, Common& common, Action& action) {
-  auto options = std::make_shared<InspectOptions>();
-  CLI::App* c = app.add_subcommand(
-      "inspect", "Read target, registers, spills, scratch, LDS and instructions of a code object");
-  c->add_option("object", options->object, "Code object: AMDGPU ELF, cubin or host object")
-      ->required();
-  c->add_option("--max-spills", options->max_spills, "Fail (exit 1) above this many spills")
-      ->check(at_least(0));
-  c->add_option("--max-scratch", options->max_scratch,
-                "Fail (exit 1) above this many bytes of scratch a lane")
-      ->check(at_least(0));
-  c->footer("Example: hstu-jit inspect k.hsaco --max-spills 0");
-  c->callback([options, &common, &action] {
-    action = [options, &common] { return inspect_command(*options, common); };
   });
 }
 

@@ -66,6 +66,15 @@ void apply_overrides(Problem& problem, const Common& common);
 // The target a problem is planned for when no device is opened: its own, or this host's processor.
 Result<Target> plan_target(const Problem& problem);
 
+// One problem of a spec, planned.
+struct Planned {
+  Problem problem;
+  Geometry geometry;
+  Plan plan;
+};
+// Every problem of a spec file, with --target and --device applied.
+Result<std::vector<Planned>> plan_all(const std::string& path, const Common& common);
+
 // Engine options from the command line and the environment. Errors: kUsage for bad values.
 Result<EngineOptions> engine_options(const Common& common);
 
