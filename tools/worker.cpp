@@ -15,11 +15,13 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "base/file.hpp"
 #include "compile/client.hpp"
 #include "compile/compile.hpp"
 #include "compile/job.hpp"
+#include "compile/root.hpp"
 #include "target/target.hpp"
 
 namespace {
@@ -135,7 +137,17 @@ int compile_by_hand(int argc, char** argv) {
   job.target = target->name;
   job.options = canonical_options(*target, toolchain.driver, *options);
   job.source = *source;
-  const Answer answer = run_job(job);
+  Answer answer;
+  if (system_root_of(job.library).empty()) {
+    answer = run_job(job);
+  } else {  // only a process under that system's loader can load it
+    Call call = call_worker(job, options->timeout);
+    if (!call.answered) {
+      say(call.problem);
+      return exit_code(ErrorKind::kCompile);
+    }
+    answer = std::move(call.answer);
+  }
   write_all(STDERR_FILENO, answer.log);
   if (answer.outcome != Outcome::ok) {
     say(answer.message);

@@ -12,6 +12,7 @@
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "compile/locate.hpp"
+#include "compile/root.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -69,7 +70,7 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout) {
     Result<TempDir> folder = TempDir::create("hstu-jit-worker-");
     if (!folder.ok()) return problem(folder.error().message);
     ProcessOptions options;
-    options.argv = {*worker, "--serve"};
+    options.argv = worker_command(*worker, job);
     options.input = encode_job(job);
     options.environment = worker_environment(folder->path());
     options.timeout = std::max(left, std::chrono::milliseconds(1));

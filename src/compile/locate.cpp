@@ -33,27 +33,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// The folders of the system's linker configuration, followed by the built-in ones.
-std::vector<std::string> system_library_folders() {
-  std::vector<std::string> folders;
-  glob_t found{};
-  if (::glob("/etc/ld.so.conf.d/*.conf", 0, nullptr, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; ++i) {
-      const Result<std::string> text = read_file(found.gl_pathv[i], 1 << 16);
-      if (!text.ok()) continue;
-      for (const std::string& line : split(*text, '\n')) {
-        if (line.front() == '/') folders.push_back(line);
-      }
-    }
-  }
-  ::globfree(&found);
-  for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-                             "/usr/lib64", "/usr/lib", "/usr/local/lib"}) {
-    folders.emplace_back(folder);
-  }
-  return folders;
-}
-
 // Folders a library is looked for in: the product's own first, as its users expect.
 std::vector<std::string> library_folders(std::initializer_list<const char*> home_variables,
                                          std::initializer_list<const char*> below,
@@ -127,6 +106,27 @@ std::string folder_of(const std::string& path) {
 }
 
 }  // namespace
+
+// The linker's configuration first, followed by the built-in ones.
+std::vector<std::string> system_library_folders(const std::string& root) {
+  std::vector<std::string> folders;
+  glob_t found{};
+  if (::glob((root + "/etc/ld.so.conf.d/*.conf").c_str(), 0, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) {
+      const Result<std::string> text = read_file(found.gl_pathv[i], 1 << 16);
+      if (!text.ok()) continue;
+      for (const std::string& line : split(*text, '\n')) {
+        if (line.front() == '/') folders.push_back(root + line);
+      }
+    }
+  }
+  ::globfree(&found);
+  for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+                             "/usr/lib64", "/usr/lib", "/usr/local/lib"}) {
+    folders.push_back(root + folder);
+  }
+  return folders;
+}
 
 std::vector<std::string> compiler_candidates(Driver driver) {
   std::vector<std::string> list;

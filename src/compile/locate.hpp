@@ -18,6 +18,10 @@ std::vector<std::string> compiler_candidates(Driver driver);
 // What to install or set when there is none.
 std::string how_to_get(Driver driver);
 
+// Folders the loader of the system below `root` ("": this one) looks for libraries in, there or
+// not.
+std::vector<std::string> system_library_folders(const std::string& root = "");
+
 // The worker: HSTU_JIT_WORKER, beside this program or library, one folder up (test programs of a
 // build tree), ../libexec/hstu-jit. Errors: kCompile.
 Result<std::string> find_worker();

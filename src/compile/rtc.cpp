@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "compile/client.hpp"
 #include "compile/identity.hpp"
 #include "compile/job.hpp"
+#include "compile/root.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -58,11 +60,22 @@ bool find_all(void* library, const std::string& prefix, const std::string& code,
 enum class Known { yes, no, cannot_tell };
 Known comgr_knows(const std::string& library, const std::string& target) {
   const std::string folder = library.substr(0, library.rfind('/') + 1);
-  void* comgr = nullptr;
-  for (const std::string& where : {folder, std::string()}) {
-    for (const char* name : {"libamd_comgr.so.3", "libamd_comgr.so.2"}) {
-      if (comgr == nullptr) comgr = ::dlopen((where + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::vector<std::string> paths;
+  const std::vector<std::string> loaded = loaded_compiler_libraries();
+  for (const bool beside : {true, false}) {  // the very one, where hipRTC is linked with it
+    for (const std::string& path : loaded) {
+      const bool is_beside = path.substr(0, path.rfind('/') + 1) == folder;
+      if (path.find("libamd_comgr") != std::string::npos && is_beside == beside) {
+        paths.push_back(path);
+      }
     }
+    for (const char* name : {"libamd_comgr.so.3", "libamd_comgr.so.2"}) {
+      paths.push_back((beside ? folder : std::string()) + name);
+    }
+  }
+  void* comgr = nullptr;
+  for (const std::string& path : paths) {
+    if (comgr == nullptr) comgr = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   int (*count_of)(size_t*) = nullptr;
   int (*name_of)(size_t, const char**) = nullptr;
@@ -141,9 +154,14 @@ Answer run_rtc(const Job& job) {
   // Never unloaded: both libraries leave threads and handlers behind.
   void* library = ::dlopen(job.library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    const char* reason = ::dlerror();
-    return answer_of(Outcome::unusable, fmt::format("cannot load {}: {}", job.library,
-                                                    printable(reason ? reason : "?", 300)));
+    const char* said = ::dlerror();
+    std::string reason = printable(said ? said : "?", 300);
+    // Only the worker can be started under another loader.
+    if (const std::string root = system_root_of(job.library); !root.empty()) {
+      reason += fmt::format(" (it belongs to the system in {}{})", root,
+                            compile_in_process() ? ": unset HSTU_JIT_COMPILE" : "");
+    }
+    return answer_of(Outcome::unusable, fmt::format("cannot load {}: {}", job.library, reason));
   }
   Rtc rtc;
   if (!find_all(library, nvidia ? "nvrtc" : "hiprtc", nvidia ? "CUBIN" : "Code", &rtc)) {

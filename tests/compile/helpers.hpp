@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/file.hpp"
+#include "base/subprocess.hpp"
 #include "catch.hpp"
 #include "compile/compile.hpp"
 #include "target/target.hpp"
@@ -97,6 +98,16 @@ class FakeWorker {
   std::string path_;
   Environment variable_;
 };
+
+// find_toolchain in a process of its own, which has no memory but the folder's. The id, or "".
+inline std::string id_in_new_process(const std::string& target_name, const std::string& state_dir) {
+  ProcessOptions options;
+  options.argv = {HSTU_PRINT_TOOLCHAIN, target_name, state_dir};
+  Result<ProcessResult> result = run_process(options);
+  REQUIRE(result.ok());
+  CHECK((result->exit_code == 0 || result->exit_code == 5));
+  return result->output;
+}
 
 inline std::string one_line(const Error& error) {
   CHECK(error.kind == ErrorKind::kCompile);

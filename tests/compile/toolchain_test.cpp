@@ -9,16 +9,6 @@ using namespace hstu::jit::test;
 
 namespace {
 
-// find_toolchain in a process of its own, which has no memory but the folder's. The id, or "".
-std::string id_in_new_process(const std::string& target_name, const std::string& state_dir) {
-  ProcessOptions options;
-  options.argv = {HSTU_PRINT_TOOLCHAIN, target_name, state_dir};
-  Result<ProcessResult> result = run_process(options);
-  REQUIRE(result.ok());
-  CHECK((result->exit_code == 0 || result->exit_code == 5));
-  return result->output;
-}
-
 std::string only_memo(const std::string& state_dir) {
   std::string path;
   for (const auto& entry : fs::directory_iterator(state_dir + "/v1/toolchains")) {
