@@ -41,31 +41,52 @@ TileChoice cdna_tiles(const ForwardConfig& c, const Target& target) {
   return t;
 }
 
-// RDNA: 16 query rows a wave with 16x16x16 WMMA. LDS rows stand an odd number of 16-byte chunks
-// apart, so that neighbouring rows start in different banks.
+// gfx1102, gfx1103 and gfx1150 have the smaller of RDNA3's two register files.
+bool small_register_file(const Target& target) {
+  return target.name == "gfx1102" || target.name == "gfx1103" || target.name == "gfx1150";
+}
+
+// RDNA: 8 waves of 16 query rows with 16x16x16 WMMA. A workgroup's waves share two SIMDs, 4 each;
+// two workgroups, 8 waves a SIMD, run side by side where registers (192 a lane) and LDS (half of
+// it) allow, so that one computes while the other waits at its barrier.
 TileChoice rdna_tiles(const ForwardConfig& c, const Target& target) {
   TileChoice t;
   t.template_name = "attention/forward_rdna.hip";
   t.padded_qk = padded(c.head_dim_qk, 16);
   t.padded_v = padded(c.head_dim_v, 16);
-  const bool wide = widest(t) > 128;
-  t.waves = 4;
-  t.waves_per_simd = 4;
+  t.waves = 8;
   t.tile_m = 16 * t.waves;
-  t.tile_n = wide ? 16 : 32;
-  t.lds_bytes =
-      2 * (t.tile_n * ((t.padded_qk / 8) | 1) * 16 + t.padded_v * ((t.tile_n / 8) | 1) * 16);
   // gfx11 repeats an operand in both half-waves, gfx12 splits it between them.
-  const int q_registers =
-      target.matrix == MatrixUnit::wmma_gfx11 ? t.padded_qk / 2 : t.padded_qk / 4;
-  t.registers = q_registers + t.padded_v / 2 + 16 + 16;
+  const bool repeats = target.matrix == MatrixUnit::wmma_gfx11;
+  const int operand = repeats ? 8 : 4;
+  const int resident = t.padded_qk / 16 * operand + t.padded_v / 2;
+  const bool softmax = c.activation == Activation::softmax;
+  const bool two_groups =
+      resident <= (repeats || softmax ? 128 : 144) && !small_register_file(target);
+  t.waves_per_simd = two_groups ? 8 : 4;
+  // A lane fetches one unit of 4 chunks of 16 bytes, of K or of V, per step.
+  t.tile_n = t.padded_qk + t.padded_v <= 128 ? 64 : t.padded_qk + t.padded_v <= 256 ? 32 : 16;
+  if (two_groups && repeats && resident > 112 && softmax)
+    t.tile_n = 16;  // its row maxima leave no registers for more
+  // Every other operand of Q may wait in LDS; see templates/tile/rdna.h.
+  const int room = !two_groups ? 176 : !repeats || t.tile_n > 16 ? 136 : 112;
+  const int parked =
+      std::min(t.padded_qk / 32, std::max(0, (resident - room + operand - 1) / operand));
+  const int v_tiles = t.padded_v / 16;
+  t.lds_bytes =
+      2 * t.tile_n * (t.padded_qk + (t.tile_n == 16 ? padded(v_tiles, 2) : v_tiles) * 16) * 2 +
+      t.waves * parked * 512;
+  t.registers = resident - parked * operand + 16 + 8 + 16 + 16;
   t.why.push_back(fmt::format(
-      "tile: {} waves of 16 query rows with 16x16x16 WMMA; Q ({}), output ({}), logits and "
-      "probabilities (32) take {} of 256 registers a lane{}",
-      t.waves, q_registers, t.padded_v / 2, t.registers,
-      t.registers > 256 ? ": some of them spill at this head dim" : ""));
-  t.why.push_back(fmt::format("keys: {} a step, K and V^T double-buffered in LDS: {} of {} bytes",
-                              t.tile_n, t.lds_bytes, target.lds_bytes));
+      "tile: {} waves of 16 query rows with 16x16x16 WMMA; Q and output ({}{}), logits and "
+      "probabilities, operands and keys on their way take about {} of {} registers a lane",
+      t.waves, resident - parked * operand,
+      parked > 0 ? fmt::format("; {} of {} columns of Q wait in LDS", 16 * parked, t.padded_qk)
+                 : "",
+      t.registers, two_groups ? 192 : 256));
+  t.why.push_back(fmt::format(
+      "keys: {} a step, K and V^T double-buffered in LDS: {} of {} bytes; {} workgroup(s) a unit",
+      t.tile_n, t.lds_bytes, target.lds_bytes, two_groups ? 2 : 1));
   return t;
 }
 

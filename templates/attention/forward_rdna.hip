@@ -12,6 +12,5 @@
 HSTU_KERNEL(hstu::Config::waves * 32, hstu::Config::waves_per_simd)
 void HSTU_ENTRY(hstu::ForwardArguments arguments) {
   using Tile = hstu::Tile<hstu::Config>;
-  HSTU_LDS(lds, Tile::lds_bytes);
-  hstu::forward_gpu<hstu::Config, Tile>(arguments, lds);
+  hstu::forward_gpu<hstu::Config, Tile>(arguments, hstu::rdna::workgroup_lds<Tile::lds_bytes>());
 }

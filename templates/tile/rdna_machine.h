@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/types.h"
-#include "tile/amd_vectors.h"
+#include "tile/amd_common.h"
 
 namespace hstu::rdna {
 
@@ -26,17 +26,25 @@ constexpr bool kSplit = false;
 typedef Words8 Operand;
 #endif
 
-HSTU_DEVICE int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
-HSTU_DEVICE long long block() { return __builtin_amdgcn_workgroup_id_x(); }
+using amd::barrier;
+using amd::block;
+using amd::forget;
+using amd::high_halves;
+using amd::keep_order;
+using amd::log2;
+using amd::low_halves;
+using amd::rcp;
+using amd::read_lds;
+using amd::store;
+using amd::thread;
+using amd::uniform;
+using amd::write_lds;
 
-// Value of the wave's first lane; tells the compiler that it is the same in all of them.
-HSTU_DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
-
-// All earlier LDS accesses of the workgroup come before all later ones.
-HSTU_DEVICE void barrier() {
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
-  __builtin_amdgcn_s_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+// The LDS of the workgroup, the same wherever it is asked for.
+template <int bytes>
+HSTU_DEVICE char* workgroup_lds() {
+  __shared__ __attribute__((aligned(128))) char lds[bytes];
+  return lds;
 }
 
 HSTU_DEVICE float exp2(float x) {
@@ -46,8 +54,6 @@ HSTU_DEVICE float exp2(float x) {
   return __builtin_exp2f(x);
 #endif
 }
-HSTU_DEVICE float log2(float x) { return __builtin_log2f(x); }
-HSTU_DEVICE float rcp(float x) { return __builtin_amdgcn_rcpf(x); }
 
 // The value of lane l ^ 16.
 HSTU_DEVICE unsigned other_half(unsigned x) {
@@ -57,26 +63,13 @@ HSTU_DEVICE float other_half(float x) {
   return __builtin_bit_cast(float, other_half(__builtin_bit_cast(unsigned, x)));
 }
 
-// Both low, or both high, halves of two words: {low, high}.
-HSTU_DEVICE unsigned low_halves(unsigned low, unsigned high) {
-  return __builtin_amdgcn_perm(high, low, 0x05040100u);
-}
-HSTU_DEVICE unsigned high_halves(unsigned low, unsigned high) {
-  return __builtin_amdgcn_perm(high, low, 0x07060302u);
-}
+// True in all lanes if `yes` is in one.
+HSTU_DEVICE bool any(bool yes) { return __builtin_amdgcn_ballot_w32(yes) != 0; }
 
 // Two floats rounded to nearest even; `low` goes to the low half.
 template <Dtype type>
 HSTU_DEVICE unsigned pack(float low, float high) {
-  if constexpr (type == Dtype::fp16) {
-    typedef _Float16 Halves __attribute__((ext_vector_type(2)));
-    const Halves y = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
-    return __builtin_bit_cast(unsigned, y);
-  } else {
-    // NaNs come from arithmetic on 16-bit inputs: their low bits are 0 and cannot carry.
-    const unsigned a = __builtin_bit_cast(unsigned, low), b = __builtin_bit_cast(unsigned, high);
-    return high_halves(a + 0x7fffu + ((a >> 16) & 1u), b + 0x7fffu + ((b >> 16) & 1u));
-  }
+  return amd::pack_pair<type>(low, high);
 }
 
 // c += a . b
@@ -103,44 +96,19 @@ HSTU_DEVICE void multiply(Floats8& c, Operand a, Operand b) {
 #endif
 }
 
-// Nothing moves across: bounds what the scheduler keeps in registers at once.
-HSTU_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
-
 // Device memory of `bytes` < 2^31 from `base` on, both the same in all lanes. A load of 16 bytes at
 // an offset past its end gives zeros and touches no memory.
 struct Buffer {
-  typedef int Descriptor __attribute__((ext_vector_type(4)));
-  Descriptor descriptor;
+  amd::BufferDescriptor descriptor;
 };
 
 HSTU_DEVICE Buffer buffer(const unsigned short* base, int bytes) {
-  const auto address = reinterpret_cast<unsigned long long>(base);
-  return {{uniform(static_cast<int>(address)), uniform(static_cast<int>((address >> 32) & 0xffffu)),
-           uniform(bytes), 0x31016000}};  // raw: bounds by offset alone, no swizzle
+  // Raw: bounds by offset alone, no swizzle.
+  return {amd::describe_buffer(base, bytes, 0x31016000)};
 }
-
-// The one way to this instruction that all LLVM versions share is its intrinsic's name.
-__device__ Words4 raw_buffer_load(Buffer::Descriptor descriptor, int offset, int scalar_offset,
-                                  int policy) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
 
 HSTU_DEVICE Words4 load(const Buffer& from, unsigned offset) {
-  return raw_buffer_load(from.descriptor, static_cast<int>(offset), 0, 0);
-}
-
-HSTU_DEVICE void store(unsigned short* to, Words4 x) { *reinterpret_cast<Words4*>(to) = x; }
-
-// LDS at a byte offset, aligned to the size of the access.
-HSTU_DEVICE Words4 read_lds(const char* lds, int offset) {
-  typedef const __attribute__((address_space(3))) char* Local;
-  return *(const __attribute__((address_space(3))) Words4*)((Local)lds + offset);
-}
-HSTU_DEVICE void write_lds(char* lds, int offset, Words4 x) {
-  typedef __attribute__((address_space(3))) char* Local;
-  *(__attribute__((address_space(3))) Words4*)((Local)lds + offset) = x;
-}
-HSTU_DEVICE void write_lds(char* lds, int offset, Words2 x) {
-  typedef __attribute__((address_space(3))) char* Local;
-  *(__attribute__((address_space(3))) Words2*)((Local)lds + offset) = x;
+  return amd::raw_buffer_load(from.descriptor, static_cast<int>(offset), 0, 0);
 }
 
 }  // namespace hstu::rdna

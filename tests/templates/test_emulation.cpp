@@ -93,14 +93,12 @@ TEST_CASE("emulation: a missing barrier and a wrong lane map are noticed", "[emu
   }
 }
 
-// Kernels whose head dims and tiles are powers of two leave no lane out, so their accesses can be
-// counted; these dims are what the LDS layouts promise to be free of conflicts for.
+// Kernels of head dims that their LDS layouts promise to be free of conflicts for, whichever of the
+// two known orders of lanes the machine has.
 TEST_CASE("emulation: LDS is read and written without bank conflicts", "[emulation]") {
   int counted = 0;
   for (const emulator::Kernel* kernel : emulator::kernels()) {
-    const auto whole = [](int dim) { return dim >= 64 && (dim & (dim - 1)) == 0; };
     if (!kernel->conflict_free) continue;
-    CHECK((whole(kernel->head_dim_qk) && whole(kernel->head_dim_v)));
     ++counted;
     for (const bool crossed : {false, true}) {
       emulator::LdsRecorder recorder;
@@ -116,8 +114,8 @@ TEST_CASE("emulation: LDS is read and written without bank conflicts", "[emulati
       CHECK(recorder.report.cycles == recorder.report.phases);
     }
   }
-  // The phase orders are those of CDNA's LDS; other machines' kernels are not judged by them.
   if (counted == 0)
-    fmt::print("SKIPPED: LDS bank conflicts: {} kernels of a machine without a phase model\n",
-               emulator::kernels().size());
+    fmt::print(
+        "SKIPPED: LDS bank conflicts: {} kernels of a machine whose layouts promise nothing\n",
+        emulator::kernels().size());
 }

@@ -112,3 +112,22 @@ TEST_CASE("emulator: bank conflicts are counted", "[emulator]") {
   CHECK(recorder.report.phases == 3);
   CHECK(recorder.report.cycles == 1 + 32 + 4);
 }
+
+// Lanes that leave an access out neither count nor shift the accesses of the others.
+TEST_CASE("emulator: bank conflicts are counted where some lanes are off", "[emulator]") {
+  const auto some = [](const void*) {
+    auto* lds = reinterpret_cast<int*>(emulator::lds());
+    const int t = emulator::thread_index();
+    if (t % 2 == 0) put(lds + t / 2 * 32, 1);  // 16 lanes, one bank
+    if (t % 2 == 1) lds += 1024;
+    *lds = get(lds + t);  // all lanes, different banks
+  };
+  const emulator::Kernel kernel{"some", false, false, false, 8, 8, false,  false,  false,   false,
+                                false,  false, false, false, 0, 0, kWidth, kWidth, 1 << 14, some};
+  emulator::LdsRecorder recorder;
+  emulator::lds_recorder = &recorder;
+  CHECK(emulator::run(kernel, 1, nullptr) == "");
+  emulator::lds_recorder = nullptr;
+  CHECK(recorder.report.phases == 2);
+  CHECK(recorder.report.cycles == 16 + 1);
+}

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "kernels.hpp"
 
@@ -106,7 +107,8 @@ struct Lane {
   bool done = false;
   int barriers = 0;     // reached
   long long epoch = 0;  // barriers waited at, counted on from block to block
-  int accesses = 0;     // of LDS
+  // Accesses to LDS so far, of each place in the code; kept while somebody counts conflicts.
+  std::vector<std::pair<const void*, int>> accesses;
 };
 
 struct Wave {
@@ -115,9 +117,11 @@ struct Wave {
   alignas(64) char out[kMaxWidth * kMaxOperand];
 };
 
-// One LDS access of one lane.
+// One LDS access of one lane: the index-th one from this place in the code.
 struct Access {
-  int wave, index, lane;
+  int wave;
+  const void* place;
+  int index, lane;
   int offset, bytes;
 };
 
@@ -221,8 +225,8 @@ void conclude(Meeting& meeting) {
   ++meeting.generation;
 }
 
-// Cycles of one access instruction, whose lanes are in order.
-int cycles_of(const Access* lanes, int width, const LdsRecorder& recorder) {
+// Cycles of one access instruction of `count` lanes; the others of the wave are off.
+int cycles_of(const Access* lanes, int count, int width, const LdsRecorder& recorder) {
   constexpr int crossed[32] = {0,  1,  2,  3,  8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27,
                                12, 13, 14, 15, 4, 5, 6,  7,  28, 29, 30, 31, 20, 21, 22, 23};
   const int phase = recorder.banks * 4 / lanes[0].bytes, words = lanes[0].bytes / 4;
@@ -230,12 +234,13 @@ int cycles_of(const Access* lanes, int width, const LdsRecorder& recorder) {
   std::vector<std::vector<int>> rows(recorder.banks);  // of each bank, in this phase
   for (int first = 0; first < width; first += phase) {
     for (auto& row : rows) row.clear();
-    for (int l = 0; l < width; ++l) {
+    for (int i = 0; i < count; ++i) {
+      const int l = lanes[i].lane;
       const int place =
-          recorder.crossed && lanes[l].bytes == 16 ? l / 32 * 32 + crossed[l % 32] : l;
+          recorder.crossed && lanes[i].bytes == 16 ? l / 32 * 32 + crossed[l % 32] : l;
       if (place < first || place >= first + phase) continue;
       for (int w = 0; w < words; ++w) {
-        const int word = lanes[l].offset / 4 + w;
+        const int word = lanes[i].offset / 4 + w;
         auto& row = rows[word % recorder.banks];
         if (std::find(row.begin(), row.end(), word) == row.end()) row.push_back(word);
       }
@@ -249,12 +254,17 @@ int cycles_of(const Access* lanes, int width, const LdsRecorder& recorder) {
 
 // Turns the workgroup's accesses into instructions and adds them up.
 void report_accesses(std::vector<Access>& accesses, int width, LdsRecorder& recorder) {
-  std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) {
-    return std::tie(a.wave, a.index, a.lane) < std::tie(b.wave, b.index, b.lane);
+  const auto instruction = [](const Access& a) { return std::tie(a.wave, a.place, a.index); };
+  std::sort(accesses.begin(), accesses.end(), [&](const Access& a, const Access& b) {
+    return std::tuple_cat(instruction(a), std::tie(a.lane)) <
+           std::tuple_cat(instruction(b), std::tie(b.lane));
   });
-  for (size_t i = 0; i + width <= accesses.size(); i += width) {
-    recorder.report.phases += width * accesses[i].bytes / (recorder.banks * 4);
-    recorder.report.cycles += cycles_of(&accesses[i], width, recorder);
+  for (size_t first = 0, end; first < accesses.size(); first = end) {
+    const Access& a = accesses[first];
+    for (end = first + 1; end < accesses.size() && instruction(accesses[end]) == instruction(a);)
+      ++end;
+    recorder.report.phases += width * a.bytes / (recorder.banks * 4);
+    recorder.report.cycles += cycles_of(&a, static_cast<int>(end - first), width, recorder);
   }
   accesses.clear();
 }
@@ -328,9 +338,15 @@ void check_lds(const void* address, int bytes, bool write) {
   if (offset % bytes != 0) fail("LDS access of %d bytes at %td is not aligned", bytes, offset);
   const int wave = m.current / m.width;
   const long long epoch = m.lanes[m.current].epoch;
-  if (lds_recorder)
-    m.accesses.push_back({wave, m.lanes[m.current].accesses++, m.current % m.width,
-                          static_cast<int>(offset), bytes});
+  if (lds_recorder) {
+    const void* place = __builtin_return_address(0);
+    auto& counts = m.lanes[m.current].accesses;
+    auto count = std::find_if(counts.begin(), counts.end(),
+                              [&](const auto& each) { return each.first == place; });
+    if (count == counts.end()) count = counts.insert(counts.end(), {place, 0});
+    m.accesses.push_back(
+        {wave, place, count->second++, m.current % m.width, static_cast<int>(offset), bytes});
+  }
   for (std::ptrdiff_t i = offset / 4; i < (offset + bytes + 3) / 4; ++i) {
     Word& w = m.words[i];
     const bool after_write = w.write_epoch == epoch && w.writer != wave;

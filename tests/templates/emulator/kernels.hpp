@@ -36,8 +36,8 @@ void clear_memory();
 // a divergent rendezvous, a deadlock, a race in LDS, an access out of bounds.
 std::string run(const Kernel& kernel, long long blocks, const void* arguments);
 
-// LDS bank conflicts, for kernels whose lanes all take part in every access. Wide accesses go to
-// LDS in phases of lanes; the k-th access of every lane of a wave counts as one instruction.
+// LDS bank conflicts. Wide accesses go to LDS in phases of lanes. The k-th accesses that the lanes
+// of a wave make from one place in the code count as one instruction; lanes may leave it out.
 struct LdsReport {
   long long phases = 0;  // at least needed
   long long cycles = 0;  // needed with these addresses

@@ -29,6 +29,11 @@ typedef Words8 Operand;
 inline int thread() { return emulator::thread_index(); }
 inline long long block() { return emulator::block_index(); }
 
+template <int bytes>
+char* workgroup_lds() {
+  return emulator::lds();
+}
+
 inline int uniform(int x) {
   return emulator::exchange<int>("readfirstlane", x, [](const int* in, int* out, int lanes) {
     for (int l = 0; l < lanes; ++l) {
@@ -56,6 +61,14 @@ inline float other_half(float x) {
   bits = other_half(bits);
   std::memcpy(&x, &bits, 4);
   return x;
+}
+
+inline bool any(bool yes) {
+  return emulator::exchange<int>("any", yes ? 1 : 0, [](const int* in, int* out, int lanes) {
+    int any = 0;
+    for (int l = 0; l < lanes; ++l) any |= in[l];
+    for (int l = 0; l < lanes; ++l) out[l] = any;
+  });
 }
 
 inline unsigned low_halves(unsigned low, unsigned high) { return (low & 0xffffu) | high << 16; }
@@ -111,6 +124,8 @@ void multiply(Floats8& c, Operand a, Operand b) {
 }
 
 inline void keep_order() {}
+inline void forget(unsigned&) {}
+inline void forget(int&) {}
 
 struct Buffer {
   const char* base;
