@@ -132,7 +132,7 @@ class StepMaker {
       step.arrives = name == "s_barrier";
     } else if (name == "s_nop") {
       step.kind = Kind::pause;
-      step.busy = number_in(i.operands) + 1;
+      step.busy = (number_in(i.operands) & 0x7f) + 1;  // the hardware reads no more bits
     } else if (name == "s_setprio") {
       step.kind = Kind::priority;
       step.number = number_in(i.operands);

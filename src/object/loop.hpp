@@ -26,6 +26,7 @@ struct Loop {
 // instruction among those with at least half as many as the richest. Within it, the path from the
 // header back to it with the most matrix instructions; of those the least mask code (the full
 // tile), then the most memory accesses (a next tile is fetched), then the fewest instructions.
+// Loops that share a header count as one, as in compiled code, where a nested loop has its own.
 // `code`: the instructions of one kernel, by address. Errors: kFailed when there is no such loop.
 Result<Loop> find_main_loop(std::span<const ListedInstruction> code);
 

@@ -22,6 +22,10 @@ using object::Step;
 
 int round_up(int value, int granule) { return (value + granule - 1) / granule * granule; }
 
+int wave_width_of(const KernelInfo& kernel) {
+  return std::clamp(kernel.wave_width.value_or(64), 1, 64);
+}
+
 Occupancy occupancy_of(const KernelInfo& kernel, const Machine& machine) {
   constexpr int kMostRegisters = 4096;  // hostile metadata may say anything
   Occupancy out;
@@ -35,7 +39,7 @@ Occupancy occupancy_of(const KernelInfo& kernel, const Machine& machine) {
                             : allocated(kernel.vgprs);
   out.by_registers = std::min(machine.max_waves, machine.registers / registers);
   const int lanes = std::clamp(kernel.max_workgroup.value_or(0), 1, 1024);
-  const int width = std::clamp(kernel.wave_width.value_or(64), 1, 64);
+  const int width = wave_width_of(kernel);
   out.workgroup_waves = round_up(lanes, width) / width;
   const int simds = machine.lds_simds;
   const auto fitting = [&](int waves_per_simd) {
@@ -142,8 +146,16 @@ Result<Schedule> model_kernel(const KernelInfo& kernel, const std::string& targe
   out.target = target;
   const Result<object::Loop> loop = object::find_main_loop(code);
   if (!loop) return loop.error();
+  // Far more than any instruction cache holds; the replay goes tick by tick.
+  constexpr size_t kMostInstructions = 50000;
+  if (loop->path.size() > kMostInstructions) {
+    return Error{ErrorKind::kFailed,
+                 fmt::format("its main loop has {} instructions; up to {} are modelled",
+                             loop->path.size(), kMostInstructions),
+                 "", ""};
+  }
   const Result<std::vector<Step>> steps =
-      object::make_steps(loop->path, machine, kernel.wave_width.value_or(64));
+      object::make_steps(loop->path, machine, wave_width_of(kernel));
   if (!steps) return steps.error();
   out.occupancy = occupancy_of(kernel, machine);
   out.loop = report_of(*loop);

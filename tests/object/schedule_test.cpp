@@ -345,7 +345,7 @@ TEST_CASE("What cannot be modelled is refused in one line", "[schedule]") {
   CHECK(refusal(*straight).message.find("no loop around any of its 1 matrix") != std::string::npos);
   CHECK(refusal(*plain).message.find("no matrix instruction") != std::string::npos);
   for (const char* assumption : {"lds-latency", "lds-latency=", "lds-latency=0", "lds-latency=1x",
-                                 "speed=3", "=5", "lds-latency=-4"}) {
+                                 "speed=3", "=5", "lds-latency=-4", "lds-latency=4001"}) {
     const Error error = refusal(*good, {assumption});
     CHECK(error.kind == ErrorKind::kUsage);
     CHECK(error.message.find("want NAME=CLOCKS") != std::string::npos);
