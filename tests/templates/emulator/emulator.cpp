@@ -229,6 +229,8 @@ void conclude(Meeting& meeting) {
 int cycles_of(const Access* lanes, int count, int width, const LdsRecorder& recorder) {
   constexpr int crossed[32] = {0,  1,  2,  3,  8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27,
                                12, 13, 14, 15, 4, 5, 6,  7,  28, 29, 30, 31, 20, 21, 22, 23};
+  constexpr int crossed_wide[32] = {0,  1,  2,  3,  16, 17, 18, 19, 20, 21, 22, 23, 4,  5,  6,  7,
+                                    24, 25, 26, 27, 8,  9,  10, 11, 12, 13, 14, 15, 28, 29, 30, 31};
   const int phase = recorder.banks * 4 / lanes[0].bytes, words = lanes[0].bytes / 4;
   int cycles = 0;
   std::vector<std::vector<int>> rows(recorder.banks);  // of each bank, in this phase
@@ -236,8 +238,9 @@ int cycles_of(const Access* lanes, int count, int width, const LdsRecorder& reco
     for (auto& row : rows) row.clear();
     for (int i = 0; i < count; ++i) {
       const int l = lanes[i].lane;
-      const int place =
-          recorder.crossed && lanes[i].bytes == 16 ? l / 32 * 32 + crossed[l % 32] : l;
+      const int place = recorder.crossed && lanes[i].bytes == 16
+                            ? l / 32 * 32 + (recorder.banks == 64 ? crossed_wide : crossed)[l % 32]
+                            : l;
       if (place < first || place >= first + phase) continue;
       for (int w = 0; w < words; ++w) {
         const int word = lanes[i].offset / 4 + w;

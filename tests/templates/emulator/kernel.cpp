@@ -39,6 +39,7 @@ const emulator::Kernel kernel = {
       HSTU_ENTRY(*static_cast<const hstu::ForwardArguments*>(arguments));
     },
     hstu::test_feature("conflict_free"),
+    hstu::test_feature("banks64") ? 64 : 32,
 };
 const emulator::Registration registration(&kernel);
 

@@ -19,6 +19,7 @@ struct Kernel {
   int threads, wave_width, lds_bytes;
   void (*entry)(const void* arguments);
   bool conflict_free = false;  // its LDS layout promises no bank conflicts at these dims
+  int lds_banks = 32;          // of the machine it is for
 };
 
 // All kernels of the program; they register themselves.
@@ -44,7 +45,8 @@ struct LdsReport {
 };
 // While not null, run() adds to it. A phase of an access of b bytes has banks * 4 / b lanes; they
 // are consecutive, or (`crossed`, 16-byte accesses) the groups 0-3,20-23 4-7,16-19 8-11,28-31
-// 12-15,24-27 of each half, the order reported for some machines.
+// 12-15,24-27 of each half, the order reported for some machines; with 64 banks 0-3,12-15,20-27 and
+// 4-11,16-19,28-31.
 struct LdsRecorder {
   int banks = 32;
   bool crossed = false;
