@@ -197,12 +197,24 @@ WithMask<T> div_scale(T a, T denominator, T numerator) {
   if (exponent_of(numerator) <= D::kTiny) return {scaled(true, D::kScale), false};
   return {a, false};
 }
+// a * b + c times 2^by, rounded once though it may end up denormal.
+inline float scaled_fma(float a, float b, float c, int by) {
+  return static_cast<float>(std::ldexp(round_to_odd_sum(static_cast<double>(a) * b, c), by));
+}
+inline double scaled_fma(double a, double b, double c, int by) {
+  const double sum = std::fma(a, b, c), result = std::ldexp(sum, by);
+  if (exponent_of(result) != 0) return result;
+  // The second rounding errs only where the first has made a tie: what it cut off decides.
+  const double cut = std::fma(a, b, c - sum), off = sum - std::ldexp(result, -by);
+  if (cut == 0 || std::fabs(off) != std::ldexp(1.0, -1075 - by)) return result;
+  const double other = std::nextafter(result, off > 0 ? INFINITY : -INFINITY);
+  return cut > 0 ? std::fmax(result, other) : std::fmin(result, other);
+}
 template <typename T>
 T div_fmas(T a, T b, T c, bool scaled) {
-  const T sum = std::fma(a, b, c);
-  if (!scaled) return sum;
+  if (!scaled) return std::fma(a, b, c);
   const int by = Division<T>::kScale;
-  return std::ldexp(sum, exponent_of(c) > FloatLayout<T>::kBias ? by : -by);
+  return scaled_fma(a, b, c, exponent_of(c) > FloatLayout<T>::kBias ? by : -by);
 }
 template <typename T>
 T div_fixup(T quotient, T denominator, T numerator) {
@@ -216,6 +228,7 @@ T div_fixup(T quotient, T denominator, T numerator) {
   if (std::isinf(denominator) || numerator == 0) return sign * T(0);
   const int exponents = exponent_of(numerator) - exponent_of(denominator);
   if (exponents < Division<T>::kUnderflow) return sign * T(0);
+  if (quotient != quotient) return sign * infinity;  // the steps before have overflowed
   return std::copysign(quotient, sign);
 }
 
