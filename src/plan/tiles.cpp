@@ -20,8 +20,11 @@ TileChoice cdna_tiles(const ForwardConfig& c, const Target& target) {
   t.padded_qk = padded(c.head_dim_qk, 16);
   t.padded_v = padded(c.head_dim_v, 32);
   const bool wide = widest(t) > 128;
-  // gfx908 has no register file that VGPRs and AGPRs share, so four waves do not fit there.
-  const bool narrow = widest(t) <= 64 && target.matrix != MatrixUnit::mfma_gfx908;
+  // Head dims of the slot loop (tile/cdna_slots.h) keep two parts of keys under way, two waves a
+  // SIMD. Smaller ones go by the plain loop with four; gfx908 has no register file that VGPRs and
+  // AGPRs share, so four waves do not fit there.
+  const bool slots = c.head_dim_qk > 48 && c.head_dim_v > 32;
+  const bool narrow = widest(t) <= 64 && !slots && target.matrix != MatrixUnit::mfma_gfx908;
   t.waves = wide ? 4 : 8;
   t.waves_per_simd = wide ? 1 : narrow ? 4 : 2;
   t.tile_m = 32 * t.waves;

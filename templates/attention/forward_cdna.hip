@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // HSTU attention forward for CDNA machines: the one kernel of its code object.
-#include "tile/device.h"
-
-#include "base/types.h"
-
 #include "attention/arguments.h"
 #include "attention/config.h"
-#include "attention/forward_gpu.h"
+#include "attention/forward_cdna.h"
+#include "base/types.h"
 #include "tile/cdna.h"
+#include "tile/device.h"
 
 HSTU_KERNEL(hstu::Config::waves * 64, hstu::Config::waves_per_simd)
 void HSTU_ENTRY(hstu::ForwardArguments arguments) {
-  using Tile = hstu::Tile<hstu::Config>;
-  HSTU_LDS(lds, Tile::lds_bytes);
-  hstu::forward_gpu<hstu::Config, Tile>(arguments, lds);
+  HSTU_LDS(lds, hstu::Tile<hstu::Config>::lds_bytes);
+  hstu::forward_cdna<hstu::Config>(arguments, lds);
 }

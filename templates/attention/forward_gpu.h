@@ -45,13 +45,21 @@ HSTU_DEVICE WorkTile work_tile(const ForwardArguments& a, long long block) {
   w.seqlen_q = a.seqlen_q;
   w.seqlen_kv = a.seqlen_kv;
   if (C::jagged) {
-    w.first_q = a.seq_offsets_q[w.batch];
-    w.first_kv = a.seq_offsets_kv[w.batch];
-    w.seqlen_q = a.seq_offsets_q[w.batch + 1] - static_cast<int>(w.first_q);
-    w.seqlen_kv = a.seq_offsets_kv[w.batch + 1] - static_cast<int>(w.first_kv);
+    const int first_q = same_in_all_lanes(a.seq_offsets_q[w.batch]);
+    const int first_kv = same_in_all_lanes(a.seq_offsets_kv[w.batch]);
+    w.first_q = first_q;
+    w.first_kv = first_kv;
+    w.seqlen_q = same_in_all_lanes(a.seq_offsets_q[w.batch + 1]) - first_q;
+    w.seqlen_kv = same_in_all_lanes(a.seq_offsets_kv[w.batch + 1]) - first_kv;
   }
-  w.group = C::grouped ? a.groups[w.batch / a.batches_per_group] : a.uniform;
-  const int targets = C::targets ? a.num_targets[w.batch] : 0;
+  w.group = a.uniform;
+  if (C::grouped) {
+    w.group = a.groups[w.batch / a.batches_per_group];
+    w.group.local_len = same_in_all_lanes(w.group.local_len);
+    w.group.context_len = same_in_all_lanes(w.group.context_len);
+    w.group.minfull_len = same_in_all_lanes(w.group.minfull_len);
+  }
+  const int targets = C::targets ? same_in_all_lanes(a.num_targets[w.batch]) : 0;
   w.mask = resolve_mask(mask_features<C>(), w.seqlen_q, w.seqlen_kv, targets, w.group.local_len,
                         w.group.context_len, w.group.minfull_len);
   return w;

@@ -23,6 +23,16 @@ HSTU_HOST_DEVICE constexpr int max_of(int a, int b) { return a > b ? a : b; }
 HSTU_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 HSTU_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
+// x, which all lanes hold the same value of. AMD compilers do not know that of what is loaded by a
+// pointer from the kernel's arguments, and would guard every branch that depends on it.
+HSTU_DEVICE int same_in_all_lanes(int x) {
+#if defined(__AMDGCN__)
+  return __builtin_amdgcn_readfirstlane(x);
+#else
+  return x;
+#endif
+}
+
 HSTU_HOST_DEVICE constexpr float infinity() {
 #if defined(__CUDACC_RTC__)
   return __builtin_bit_cast(float, 0x7f800000u);  // NVRTC has no __builtin_huge_valf

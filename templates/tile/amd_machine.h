@@ -22,6 +22,9 @@ HSTU_DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+// The same for LDS alone: loads from device memory stay under way.
+HSTU_DEVICE void lds_barrier() { asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory"); }
+
 HSTU_DEVICE float exp2(float x) {
 #if __has_builtin(__builtin_amdgcn_exp2f)
   return __builtin_amdgcn_exp2f(x);
@@ -92,11 +95,16 @@ HSTU_DEVICE unsigned pack(float low, float high) {
   }
 }
 
-// c += a . b for a 32x16 matrix a and a 16x32 matrix b. Lane l holds the 8 elements of row l % 32
-// of a, and of column l % 32 of b, that h selects: any split of the 16, the same for a and b. c[r]
-// is at row 8 (r / 4) + 4 h + r % 4, column l % 32.
-template <Dtype type>
-HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
+// Instructions that make up one multiply().
+#if defined(__gfx950__)
+constexpr int kProducts = 1;
+#else
+constexpr int kProducts = 2;
+#endif
+
+// Instruction `part` of multiply(), which describes the operands.
+template <Dtype type, int part>
+HSTU_DEVICE void multiply_part(Floats16& c, Words4 a, Words4 b) {
   typedef short Shorts2 __attribute__((ext_vector_type(2)));
   typedef short Shorts4 __attribute__((ext_vector_type(4)));
   typedef _Float16 Halves4 __attribute__((ext_vector_type(4)));
@@ -113,7 +121,7 @@ HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
 #if defined(__gfx908__)
   if constexpr (type == Dtype::bf16) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 2 * part; i < 2 * part + 2; ++i) {
       const unsigned x = a[i], y = b[i];
       c = __builtin_amdgcn_mfma_f32_32x32x4bf16(__builtin_bit_cast(Shorts2, x),
                                                 __builtin_bit_cast(Shorts2, y), c, 0, 0, 0);
@@ -121,25 +129,35 @@ HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
     return;
   }
 #endif
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const Words2 x = {a[2 * i], a[2 * i + 1]}, y = {b[2 * i], b[2 * i + 1]};
+  const Words2 x = {a[2 * part], a[2 * part + 1]}, y = {b[2 * part], b[2 * part + 1]};
 #if !defined(__gfx908__)
-    if constexpr (type == Dtype::bf16)
-      c = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(Shorts4, x),
-                                                   __builtin_bit_cast(Shorts4, y), c, 0, 0, 0);
-    else
+  if constexpr (type == Dtype::bf16)
+    c = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(Shorts4, x),
+                                                 __builtin_bit_cast(Shorts4, y), c, 0, 0, 0);
+  else
 #endif
-      c = __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(Halves4, x),
-                                               __builtin_bit_cast(Halves4, y), c, 0, 0, 0);
-  }
+    c = __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(Halves4, x),
+                                             __builtin_bit_cast(Halves4, y), c, 0, 0, 0);
 #endif
+}
+
+// c += a . b for a 32x16 matrix a and a 16x32 matrix b. Lane l holds the 8 elements of row l % 32
+// of a, and of column l % 32 of b, that h selects: any split of the 16, the same for a and b. c[r]
+// is at row 8 (r / 4) + 4 h + r % 4, column l % 32.
+template <Dtype type>
+HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
+  multiply_part<type, 0>(c, a, b);
+  if constexpr (kProducts == 2) multiply_part<type, 1>(c, a, b);
 }
 
 // Says that x belongs in accumulation registers, where the wave has twice the registers only
 // because of them. Without it the compiler carries x in both kinds and copies it at each turn of a
 // loop.
 HSTU_DEVICE void keep_in_accumulators(Floats16& x) { asm("" : "+a"(x)); }
+
+// Says that x is changed in place from here on. Without it compilers may carry an accumulator that
+// several loops share in two sets of registers.
+HSTU_DEVICE void keep_in_place(Floats16& x) { asm volatile("" : "+v"(x)); }
 
 // Nothing moves across: bounds what the scheduler keeps in registers at once.
 HSTU_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }

@@ -7,6 +7,7 @@ namespace hstu::amd {
 
 typedef unsigned Words2 __attribute__((ext_vector_type(2)));
 typedef unsigned Words4 __attribute__((ext_vector_type(4)));  // 16 bytes: 8 elements of 16 bits
+typedef float Floats2 __attribute__((ext_vector_type(2)));
 typedef float Floats16 __attribute__((ext_vector_type(16)));
 
 }  // namespace hstu::amd

@@ -183,6 +183,11 @@ struct Tile {
     for (int j = 0; j < k_chunks / 2; ++j) amd::await(q.chunk[j]);
   }
 
+  HSTU_DEVICE static void negate(Q& q) {
+#pragma unroll
+    for (int j = 0; j < k_chunks / 2; ++j) q.chunk[j] ^= 0x80008000u;
+  }
+
   HSTU_DEVICE static void zero(O& o) {
     // A zero of its own: gfx908 would keep 16 registers of zeros to share with every product.
     float nothing = 0.0f;
@@ -344,7 +349,6 @@ struct Tile {
   HSTU_DEVICE static float log2(float x) { return amd::log2(x); }
   HSTU_DEVICE static float rcp(float x) { return amd::rcp(x); }
 
- private:
   static constexpr unsigned kNowhere = 0x80000000u;  // past the end of any buffer
 };
 

@@ -25,6 +25,7 @@ HSTU_DEVICE int uniform(int x) {
 }
 
 HSTU_DEVICE void barrier() { emulator::barrier(); }
+HSTU_DEVICE void lds_barrier() { emulator::barrier(); }
 
 HSTU_DEVICE float exp2(float x) { return ::exp2f(x); }
 HSTU_DEVICE float exp2_negated(float x) { return ::exp2f(-x); }
@@ -75,9 +76,9 @@ struct MultiplyOperands {
   Floats16 c;
 };
 
-// Two of v_mfma_f32_32x32x8: lane l, h = l / 32, gives a[l % 32][4 h + i] and b[4 h + i][l % 32],
-// i < 4, and holds c[8 (r / 4) + 4 h + r % 4][l % 32] in register r.
-template <Dtype type>
+// v_mfma_f32_32x32x8 `first` to `last`: lane l, h = l / 32, gives a[l % 32][4 h + i] and
+// b[4 h + i][l % 32], i < 4, and holds c[8 (r / 4) + 4 h + r % 4][l % 32] in register r.
+template <Dtype type, int first, int last>
 void multiply_all(const MultiplyOperands* in, Floats16* out, int) {
   typedef float Row __attribute__((ext_vector_type(32)));
   Row b[16], c[32];
@@ -91,25 +92,39 @@ void multiply_all(const MultiplyOperands* in, Floats16* out, int) {
     const int h = l / 32, n = l % 32;
     const int from = emulator::faults.wrong_lane_map ? l ^ 4 : l;
     for (int i = 0; i < 4; ++i)
-      for (int second = 0; second < 2; ++second) {
-        a[n][8 * second + 4 * h + i] = element(in[from].a, 4 * second + i);
-        b[8 * second + 4 * h + i][n] = element(in[l].b, 4 * second + i);
+      for (int part = first; part <= last; ++part) {
+        a[n][8 * part + 4 * h + i] = element(in[from].a, 4 * part + i);
+        b[8 * part + 4 * h + i][n] = element(in[l].b, 4 * part + i);
       }
     for (int r = 0; r < 16; ++r) c[8 * (r / 4) + 4 * h + r % 4][n] = in[l].c[r];
   }
   for (int m = 0; m < 32; ++m)
-    for (int k = 0; k < 16; ++k) c[m] += a[m][k] * b[k];
+    for (int k = 8 * first; k < 8 * last + 8; ++k) c[m] += a[m][k] * b[k];
   for (int l = 0; l < 64; ++l)
     for (int r = 0; r < 16; ++r) out[l][r] = c[8 * (r / 4) + 4 * (l / 32) + r % 4][l % 32];
 }
 
+#ifdef HSTU_EMULATED_WIDE_PRODUCTS  // as on gfx950
+constexpr int kProducts = 1;
+#else
+constexpr int kProducts = 2;
+#endif
+
 template <Dtype type>
 HSTU_DEVICE void multiply(Floats16& c, Words4 a, Words4 b) {
   const MultiplyOperands mine{a, b, c};
-  c = emulator::exchange<Floats16>("mfma", mine, multiply_all<type>);
+  c = emulator::exchange<Floats16>("mfma", mine, multiply_all<type, 0, 1>);
+}
+
+template <Dtype type, int part>
+HSTU_DEVICE void multiply_part(Floats16& c, Words4 a, Words4 b) {
+  if constexpr (kProducts == 1) return multiply<type>(c, a, b);
+  const MultiplyOperands mine{a, b, c};
+  c = emulator::exchange<Floats16>("mfma", mine, multiply_all<type, part, part>);
 }
 
 HSTU_DEVICE void keep_in_accumulators(Floats16&) {}
+HSTU_DEVICE void keep_in_place(Floats16&) {}
 HSTU_DEVICE void keep_order() {}
 HSTU_DEVICE void forget(unsigned&) {}
 HSTU_DEVICE void forget(float&) {}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings K and V of one head to LDS on CDNA, in the units of Tile::Stage, with all addresses of a
+// lane worked out once: what a step costs is its loads, the transposition of V, its writes, and one
+// addition for each LDS address.
+#pragma once
+
+#include "base/types.h"
+#include "tile/amd_machine.h"
+#include "tile/cdna.h"
+
+namespace hstu {
+
+template <class C>
+struct Feed {
+  using T = Tile<C>;
+  static constexpr int units = T::units;
+
+  // What one lane has loaded of a step, on its way to LDS.
+  struct Load {
+    amd::Words4 chunk[units][4];
+  };
+
+  int count;     // of keys
+  int v[units];  // as in Tile::Stage
+  bool exists[units], inside[units];
+  long long base[units];    // address of key 0
+  int bytes[units];         // from key to key
+  unsigned from[units][4];  // bytes from the step's first key
+  int at[units][4];         // where in LDS: of K row j; of V^T rows j and j + 4
+  int other[units];         // from this buffer to the other
+
+  // The first landing goes to buffer 0, the next to buffer 1, and so on, for K and V apart.
+  HSTU_DEVICE explicit Feed(const typename T::Keys& keys) : count(keys.count) {
+    const typename T::Stage stage;
+#pragma unroll
+    for (int i = 0; i < units; ++i) {
+      v[i] = stage.v[i];
+      exists[i] = stage.exists[i];
+      inside[i] = stage.inside[i];
+      other[i] = T::buffer_bytes;
+      const typename T::Unit unit = stage.unit[i];
+      const unsigned chunks = choose(i, C::head_dim_qk / 8, C::head_dim_v / 8);
+      base[i] = choose(i, reinterpret_cast<long long>(keys.k), reinterpret_cast<long long>(keys.v));
+      bytes[i] = static_cast<int>(choose(i, keys.k_stride, keys.v_stride)) * 2;
+      // Offsets are below it: a lane without a chunk gets one past the end without a branch, which
+      // would make the compiler guard all branches around it.
+      const unsigned nowhere = (inside[i] & (unit.chunk < chunks)) ? 0 : T::kNowhere;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const unsigned k_row = unit.row + j * (C::tile_n / 4);
+        from[i][j] = (choose(i, k_row, unit.row + j) * bytes[i] + unit.chunk * 16) | nowhere;
+        const int k = T::k_offset(T::swapped(k_row), unit.chunk);
+        const int v_t = T::k_bytes + T::v_offset(T::swapped(unit.chunk * 8 + j), unit.row / 8) +
+                        unit.row / 4 % 2 * 8;
+        at[i][j] = choose(i, k, v_t);
+      }
+    }
+  }
+
+  // The next landing goes to buffer 0 again.
+  HSTU_DEVICE void rewind() {
+#pragma unroll
+    for (int i = 0; i < units; ++i) {
+      const int back = min_of(other[i], 0);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) at[i][j] += back;
+      other[i] = T::buffer_bytes;
+    }
+  }
+
+  HSTU_DEVICE void fetch(Load& load, int first_k, int first_v, bool only_k = false) const {
+#pragma unroll
+    for (int i = 0; i < units; ++i) {
+      if (!exists[i] || (only_k && v[i])) continue;
+      const int first_key = choose(i, first_k, first_v);
+      const int rows = max_of(min_of(count - first_key, C::tile_n), 0);
+      const long long first = base[i] + static_cast<long long>(first_key) * bytes[i];
+      const amd::Buffer buffer =
+          amd::buffer(reinterpret_cast<const unsigned short*>(first), rows * bytes[i]);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) load.chunk[i][j] = amd::load(buffer, from[i][j]);
+    }
+  }
+
+  HSTU_DEVICE void land(const Load& load, char* lds, bool only_k = false) {
+#pragma unroll
+    for (int i = 0; i < units; ++i) {
+      if (!exists[i] || (only_k && v[i])) continue;
+      if (v[i]) {
+        if (T::v_units % T::wave_width == 0 || inside[i]) land_v(load.chunk[i], at[i], lds);
+      } else if (T::k_units % T::wave_width == 0 || inside[i]) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) amd::write_lds(lds, at[i][j], load.chunk[i][j]);
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) at[i][j] += other[i];
+      other[i] = -other[i];
+    }
+  }
+
+ private:
+  HSTU_DEVICE static void land_v(const amd::Words4 (&chunk)[4], const int (&at)[4], char* lds) {
+#pragma unroll
+    for (int d = 0; d < 8; d += 2) {
+      const unsigned a = chunk[0][d / 2], b = chunk[1][d / 2];
+      const unsigned c = chunk[2][d / 2], e = chunk[3][d / 2];
+      const amd::Words2 even = {amd::low_halves(a, b), amd::low_halves(c, e)};
+      const amd::Words2 odd = {amd::high_halves(a, b), amd::high_halves(c, e)};
+      // Row d + 4 of V^T has the key of row d: it stands 8 rows further, where bit 2 moved.
+      amd::write_lds(lds + d / 4 * (8 * C::tile_n * 2), at[d % 4], even);
+      amd::write_lds(lds + d / 4 * (8 * C::tile_n * 2), at[d % 4 + 1], odd);
+    }
+  }
+  template <class N>
+  HSTU_DEVICE N choose(int i, N of_k, N of_v) const {
+    return of_k ^ ((of_k ^ of_v) & static_cast<N>(v[i]));
+  }
+};
+
+}  // namespace hstu
