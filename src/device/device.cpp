@@ -9,6 +9,8 @@
 #include "base/text.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device/hip/hip_device.hpp"
+#include "object/listing.hpp"
+#include "sim/sim.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -62,6 +64,43 @@ BackendReport probe_cpu() {
   return report;
 }
 
+// One line per simulated target; those whose code no disassembler here reads say so.
+BackendReport probe_simulator() {
+  BackendReport report;
+  report.backend = "sim";
+  size_t usable = 0;
+  for (const std::string_view target : sim::simulated_targets()) {
+    std::string line = fmt::format("sim:{}", target);
+    const Result<std::unique_ptr<Device>> device = open_device(line);
+    const Result<std::string> disassembler = find_amd_disassembler(std::string(target));
+    line +=
+        device ? "  " + (*device)->description() : "  cannot be used: " + device.error().message;
+    if (device && !disassembler) line += ", cannot be used: " + disassembler.error().message;
+    usable += device.ok() && disassembler.ok();
+    report.devices.push_back(std::move(line));
+  }
+  report.status = fmt::format("{} simulated targets", report.devices.size());
+  if (usable != report.devices.size()) report.status += fmt::format(", {} usable", usable);
+  return report;
+}
+
+Result<std::unique_ptr<Device>> open_simulated(std::string_view target) {
+  const std::optional<int> ordinal = sim::find_machine(target);
+  if (!ordinal) {
+    std::vector<std::string> known;
+    for (const std::string_view name : sim::simulated_targets()) known.emplace_back(name);
+    const std::string suggestion = nearest(target, known);
+    std::string list;
+    for (const std::string& name : known) list += (list.empty() ? "sim:" : ", sim:") + name;
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("device \"sim:{}\": simulated are {}{}", printable(target), list,
+                             suggestion.empty() ? "" : "; did you mean sim:" + suggestion + "?"),
+                 "/device",
+                 {}};
+  }
+  return open_hip_device(sim::simulator_api(), *ordinal, "sim", fmt::format("sim:{}", target));
+}
+
 Result<std::unique_ptr<Device>> open_hip(int ordinal) {
   const HipSearch search = find_hip();
   if (search.api) return open_hip_device(search.api, ordinal);
@@ -81,6 +120,7 @@ std::vector<BackendReport> probe_backends() {
   std::vector<BackendReport> reports;
   reports.push_back(probe_hip());
   reports.push_back(probe_cpu());
+  reports.push_back(probe_simulator());
   return reports;
 }
 
@@ -106,17 +146,19 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name) {
       return open_hip(ordinal);
     }
   }
-  // Names of the spec's vocabulary that no back-end of this build serves: not a misspelling.
-  if (name.substr(0, 5) == "cuda:" || name.substr(0, 4) == "sim:") {
+  if (name.substr(0, 4) == "sim:") return open_simulated(name.substr(4));
+  // A name of the spec's vocabulary that no back-end of this build serves: not a misspelling.
+  if (name.substr(0, 5) == "cuda:") {
     return Error{ErrorKind::kUnsupported,
-                 fmt::format("device \"{}\": this build launches on cpu and hip only; \"hstu-jit "
+                 fmt::format("device \"{}\": this build launches on cpu, hip and sim; \"hstu-jit "
                              "compile\" builds for the target without a device",
                              printable(name)),
                  "/device",
                  {}};
   }
   return Error{ErrorKind::kUsage,
-               fmt::format("unknown device \"{}\": want auto, cpu, hip or hip:N", printable(name)),
+               fmt::format("unknown device \"{}\": want auto, cpu, hip, hip:N or sim:TARGET",
+                           printable(name)),
                {},
                {}};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device: where kernels run. Implementations: cpu, hip; each hides its run-time library.
+// Device: where kernels run. Implementations: cpu, hip (of which simulated GPUs are a run-time
+// library); each hides its run-time library.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +78,7 @@ struct LibraryProbe {
 };
 
 struct BackendReport {
-  std::string backend;  // "hip", "cpu"
+  std::string backend;  // "hip", "cpu", "sim"
   std::vector<LibraryProbe> libraries;
   std::vector<std::string> devices;  // "hip:0  AMD Instinct MI210 (gfx90a) ..."
   std::string status;                // one line: "2 devices" or why there is none
@@ -86,7 +87,8 @@ struct BackendReport {
 // What every back-end found here.
 std::vector<BackendReport> probe_backends();
 
-// "cpu", "hip", "hip:1", "auto" (first GPU, else cpu). Errors: kDevice, kUsage for unknown names.
+// "cpu", "hip", "hip:1", "sim:gfx942", "auto" (first GPU, else cpu). Errors: kDevice, kUnsupported
+// for a target that is not simulated, kUsage for unknown names.
 Result<std::unique_ptr<Device>> open_device(std::string_view name);
 
 }  // namespace hstu::jit

@@ -182,6 +182,12 @@ Result<std::shared_ptr<const Code>> Code::load(std::string_view object) {
   return std::shared_ptr<const Code>(std::move(code));
 }
 
+std::shared_ptr<const Code> Code::empty(const Machine& machine) {
+  auto code = std::make_shared<Code>();
+  code->machine_ = &machine;
+  return code;
+}
+
 const KernelEntry* Code::find(std::string_view name) const {
   for (const KernelEntry& kernel : kernels_) {
     if (kernel.info.name == name) return &kernel;

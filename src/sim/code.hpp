@@ -42,6 +42,9 @@ class Code {
   // when no disassembler here knows the target.
   static Result<std::shared_ptr<const Code>> load(std::string_view object);
 
+  // No instructions; for tests that execute single ones.
+  static std::shared_ptr<const Code> empty(const Machine& machine);
+
   const Machine& machine() const { return *machine_; }
   const std::vector<Instruction>& instructions() const { return instructions_; }
   const std::vector<KernelEntry>& kernels() const { return kernels_; }

@@ -5,21 +5,18 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "sim/isa/instruction.hpp"
-
 namespace hstu::jit::sim {
-
-constexpr int kOpClasses = static_cast<int>(OpClass::other) + 1;
 
 // One instruction of the kernel, executed at least once; in order of address.
 struct InstructionCount {
   uint64_t address = 0;  // in the code object
   std::string text;      // "v_add_f32_e32 v0, v1, v2"
-  OpClass op_class = OpClass::other;
-  uint64_t waves = 0;  // how often a wave executed it
+  std::string op_class;  // as object/classify.hpp names them
+  uint64_t waves = 0;    // how often a wave executed it
 };
 
 // LDS accesses of one width.
@@ -31,7 +28,7 @@ struct LdsWidth {
 
 struct LaunchCounters {
   uint64_t workgroups = 0, waves = 0;
-  std::array<uint64_t, kOpClasses> by_class{};
+  std::map<std::string, uint64_t> by_class;  // "valu", "lds_read": names of object/classify.hpp
   std::vector<InstructionCount> instructions;
 
   uint64_t matrix_passes = 0;  // of 4 clocks each

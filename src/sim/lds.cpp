@@ -25,7 +25,7 @@ bool reader_allows(LdsUse how, uint8_t other, uint8_t me) {
 // A word whose every byte is `byte`.
 template <typename Word>
 constexpr Word filled(uint8_t byte) {
-  return static_cast<Word>(~Word{0} / 0xff * byte);
+  return static_cast<Word>(static_cast<Word>(~Word{0}) / 0xff * byte);
 }
 
 }  // namespace

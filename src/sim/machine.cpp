@@ -7,18 +7,18 @@ namespace {
 // target, product, generation, number, LDS, banks, line, CUs, SIMDs, GHz, GB/s, clocks of a vector
 // and of a transcendental instruction, user SGPRs, packed ids, flat scratch, vscnt, split counters
 constexpr Machine kMachines[] = {
-    {"gfx908", "Simulated MI100", Generation::gfx908, 0x908, 65536, 32, 64, 120, 4, 1.502, 1228, 4,
-     16, 16, false, false, false, false},
-    {"gfx90a", "Simulated MI210", Generation::gfx90a, 0x90a, 65536, 32, 128, 104, 4, 1.7, 1638, 4,
-     16, 16, true, false, false, false},
-    {"gfx942", "Simulated MI300X", Generation::gfx942, 0x942, 65536, 32, 128, 304, 4, 2.1, 5300, 4,
-     16, 16, true, true, false, false},
-    {"gfx950", "Simulated MI350X", Generation::gfx950, 0x950, 163840, 64, 128, 256, 4, 2.4, 8000, 4,
-     8, 16, true, true, false, false},
+    {"gfx908", "Simulated MI100", Generation::gfx908, 0x908, 65536, 32, 64, 120, 4, 1.502, 1228,
+     false, false, false, false},
+    {"gfx90a", "Simulated MI210", Generation::gfx90a, 0x90a, 65536, 32, 128, 104, 4, 1.7, 1638,
+     true, false, false, false},
+    {"gfx942", "Simulated MI300X", Generation::gfx942, 0x942, 65536, 32, 128, 304, 4, 2.1, 5300,
+     true, true, false, false},
+    {"gfx950", "Simulated MI350X", Generation::gfx950, 0x950, 163840, 64, 128, 256, 4, 2.4, 8000,
+     true, true, false, false},
     {"gfx1100", "Simulated RX 7900 XTX", Generation::gfx11, 0x1100, 65536, 32, 128, 96, 2, 2.5, 960,
-     1, 4, 16, true, true, true, false},
+     true, true, true, false},
     {"gfx1201", "Simulated RX 9070 XT", Generation::gfx12, 0x1201, 65536, 32, 128, 64, 2, 2.97, 640,
-     1, 4, 32, true, true, true, true},
+     true, true, true, true},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines that are simulated, as one table: what their code relies on and how fast they issue.
+// The machines that are simulated, as one table: what their code relies on.
+// Issue rates are those of the issue model, object/machine.hpp.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,6 @@ struct Machine {
   int line_bytes;            // of the last cache before memory
   int compute_units, simds;  // SIMDs per compute unit
   double clock_ghz, memory_gb_s;
-  // Clocks that a wave instruction occupies its SIMD.
-  int valu_clocks, transcendental_clocks;
-  int scalar_registers_per_user;  // most user SGPRs
   bool packed_work_item_ids;      // v0 holds x, y and z in 10 bits each
   bool flat_scratch_by_hardware;  // scratch needs no setup by the kernel
   bool separate_store_counter;    // vscnt

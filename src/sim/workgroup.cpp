@@ -23,11 +23,18 @@ Workgroup::Workgroup(const Dispatch& dispatch, Tally& tally) : dispatch_(dispatc
     waves_.push_back(std::make_unique<Wave>(*this, static_cast<int>(w), k.wave_width));
   }
   scratch_.resize(size_t{count} * width * ((k.scratch_bytes + 3) / 4 * 4));
+  scratch_range_.begin = reinterpret_cast<uint64_t>(scratch_.data());
+  scratch_range_.end = scratch_range_.begin + scratch_.size();
+  last_range = &scratch_range_;
 }
 
 uint64_t Workgroup::scratch_base(const Wave& wave) const {
   const size_t wave_bytes = waves_.empty() ? 0 : scratch_.size() / waves_.size();
   return reinterpret_cast<uint64_t>(scratch_.data()) + wave_bytes * wave.number();
+}
+
+const MemoryRange* Workgroup::own_range(uint64_t address) const {
+  return address - scratch_range_.begin < scratch_.size() ? &scratch_range_ : nullptr;
 }
 
 // The registers that the hardware sets, in the order of "Initial Kernel Execution State".

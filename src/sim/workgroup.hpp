@@ -45,6 +45,10 @@ class Workgroup {
   uint64_t scratch_base(const Wave& wave) const;
   uint32_t scratch_bytes() const { return dispatch_.kernel->scratch_bytes; }  // of a lane
 
+  // The scratch of this workgroup when it holds `address`, else null.
+  const MemoryRange* own_range(uint64_t address) const;
+  const MemoryRange* last_range;  // that an access was found in
+
   // "kernel k, 0x1a40 v_add_f32_e32 v0, v1, v2, workgroup (0, 0, 0), wave 1, lane 5".
   std::string describe(const Wave& wave, int lane) const;
   // "global_load_dword at 0x1a40".
@@ -61,6 +65,7 @@ class Workgroup {
   std::array<uint32_t, 3> id_{};
   Lds lds_;
   std::vector<uint8_t> scratch_;
+  MemoryRange scratch_range_{0, 0, true, "scratch"};
   std::vector<std::unique_ptr<Wave>> waves_;
 };
 

@@ -10,6 +10,7 @@
 #include "base/file.hpp"
 #include "check/mask_picture.hpp"
 #include "cli/tensors.hpp"
+#include "sim/sim.hpp"
 
 namespace hstu::jit::cli {
 namespace {
@@ -146,6 +147,11 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
   HostOutput first;
   if (grid.grid > 0) {
     Result<std::vector<double>> ms = time_launches(**device, kernel, grid, arguments, 1, false);
+    if (report.device.rfind("sim:", 0) == 0) {
+      const sim::LaunchReport launch = sim::last_launch();
+      report.counters_text = sim::to_text(launch.counters, launch.target);
+      report.counters_json = sim::to_json(launch.counters, launch.target);
+    }
     if (!ms) return std::move(ms).error();
     if (Status s = tensors->download(first); !s) return s;
     // A few more launches give a figure worth printing, unless one takes long already.

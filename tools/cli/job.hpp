@@ -31,6 +31,8 @@ struct JobReport {
   double useful_tflops = 0, dense_tflops = 0;
   int64_t visible_pairs = 0;  // all heads
   std::optional<Comparison> validation;
+  // What the first launch did, on simulated devices; empty elsewhere.
+  std::string counters_text, counters_json;
   std::string problem_line;  // "bf16, 4 heads, 128/128, jagged, 10 sequences ..."
 
   bool failed() const { return error.has_value(); }

@@ -20,6 +20,7 @@ struct RunOptions {
   bool ck_tolerance = false;
   bool same_qkv = false;
   bool bench = false;
+  bool counters = false;
 };
 
 const char* status_of(const JobReport& r) {
@@ -30,7 +31,7 @@ const char* status_of(const JobReport& r) {
 // JSON has no infinities; a comparison that met one says so with null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-Json result_json(const JobReport& r) {
+Json result_json(const JobReport& r, bool counters) {
   Json j;
   j["name"] = r.name;
   j["status"] = status_of(r);
@@ -62,6 +63,7 @@ Json result_json(const JobReport& r) {
           {"index", c.worst_index}, {"got", number(c.worst_got)}, {"want", number(c.worst_want)}};
     j["validation"] = v;
   }
+  if (counters && !r.counters_json.empty()) j["counters"] = Json::parse(r.counters_json);
   return j;
 }
 
@@ -162,11 +164,12 @@ int run_command(const RunOptions& o, const Common& common) {
       ++passed;
     }
     if (common.json)
-      results.push_back(result_json(r));
+      results.push_back(result_json(r, o.counters));
     else if (spec->suite)
       print_suite_line(r);
     else if (!r.failed() || r.validation)
       print_table(r);
+    if (o.counters && !common.json && !r.counters_text.empty()) (void)print(r.counters_text);
     if (r.failed()) {
       fmt::print(stderr, "hstu-jit: {}{}\n", r.name.empty() ? "" : r.name + ": ", r.error->message);
       if (!r.error->detail.empty()) fmt::print(stderr, "{}\n", r.error->detail);
@@ -198,6 +201,8 @@ void add_run(CLI::App& app, Common& common, Action& action) {
               "Composable Kernel's tolerance: 1e-5 + 1.6e-2 * |reference|");
   c->add_flag("--same-qkv", options->same_qkv, "Fill q, k and v from the same random stream");
   c->add_flag("--bench", options->bench, "Time more launches, caches flushed between them");
+  c->add_flag("--counters", options->counters,
+              "Print what the first launch executed (simulated devices, --device sim:gfx942)");
   c->footer(
       "Example: hstu-jit run tests/data/specs/quickstart.json\n"
       "A spec that holds an array runs as a suite: a line each and a summary.\n"

@@ -421,10 +421,11 @@ Result<int> hip_device_count(const HipApi& api) {
 }
 
 Result<std::unique_ptr<Device>> open_hip_device(std::shared_ptr<const HipApi> api, int ordinal,
-                                                const std::string& prefix) {
+                                                const std::string& prefix,
+                                                const std::string& given_name) {
   const Result<int> count = hip_device_count(*api);
   if (!count) return count.error();
-  const std::string name = fmt::format("{}:{}", prefix, ordinal);
+  const std::string name = given_name.empty() ? fmt::format("{}:{}", prefix, ordinal) : given_name;
   if (ordinal < 0 || ordinal >= *count) {
     return Error{ErrorKind::kDevice,
                  fmt::format("{}: there {} here, numbered from 0", name,

@@ -13,11 +13,12 @@ namespace hstu::jit {
 // How many devices the runtime has. Errors: kDevice with the runtime's reason; none is an error.
 Result<int> hip_device_count(const HipApi& api);
 
-// Device `ordinal`, named "<prefix>:<ordinal>". The calling thread's current device is the same
-// after every call as before. Errors: kDevice (no such device, a call failed), kUnsupported (an
-// architecture that no target of ours fits).
+// Device `ordinal`, named `name` or else "<prefix>:<ordinal>". The calling thread's current device
+// is the same after every call as before. Errors: kDevice (no such device, a call failed),
+// kUnsupported (an architecture that no target of ours fits).
 Result<std::unique_ptr<Device>> open_hip_device(std::shared_ptr<const HipApi> api, int ordinal,
-                                                const std::string& prefix = "hip");
+                                                const std::string& prefix = "hip",
+                                                const std::string& name = "");
 
 // "AMD Instinct MI210 (gfx90a:sramecc+:xnack-), 104 CUs, 64 GiB".
 std::string hip_description(const HipProperties& properties);

@@ -169,7 +169,7 @@ Error hip_error(const HipApi& api, const std::string& what, const char* call, in
   if (api.get_last_error != nullptr) api.get_last_error();
   return Error{ErrorKind::kDevice,
                fmt::format("{}: {} failed: {} ({})", what, call,
-                           text == nullptr ? "no text" : printable(text, 200), code),
+                           text == nullptr ? "no text" : printable(text, 1000), code),
                {},
                {}};
 }

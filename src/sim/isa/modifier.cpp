@@ -58,7 +58,7 @@ bool read_name(std::string_view text, const std::string_view (&names)[N], Enum& 
 }
 
 // "[1,0,3]" with `bits` bits each, the first lowest.
-std::optional<uint32_t> read_list(std::string_view text, int bits) {
+std::optional<int64_t> read_list(std::string_view text, int bits) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
   uint32_t packed = 0;
   int at = 0;
@@ -68,7 +68,7 @@ std::optional<uint32_t> read_list(std::string_view text, int bits) {
     packed |= static_cast<uint32_t>(*value) << at;
     at += bits;
   }
-  return packed;
+  return int64_t{packed};
 }
 
 // offset:swizzle(...), in the encoding of ds_swizzle_b32.

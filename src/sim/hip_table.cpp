@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HIP run-time library of simulated machines.
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/env.hpp"
+#include "sim/failures.hpp"
+#include "sim/launch.hpp"
+
+namespace hstu::jit::sim {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Module {
+  int device = 0;
+  std::shared_ptr<const Code> code;
+};
+struct Function {
+  std::shared_ptr<Module> module;
+  const KernelEntry* kernel = nullptr;
+};
+struct Event {
+  bool recorded = false;
+  Clock::time_point time;
+};
+
+// Handles are numbers that are never used again, so a stale one is known as such.
+template <typename T>
+class Handles {
+ public:
+  void* add(std::shared_ptr<T> object) {
+    const uintptr_t handle = next_ += 16;
+    objects_[handle] = std::move(object);
+    return reinterpret_cast<void*>(handle);
+  }
+  std::shared_ptr<T> find(const void* handle) const {
+    const auto at = objects_.find(reinterpret_cast<uintptr_t>(handle));
+    return at == objects_.end() ? nullptr : at->second;
+  }
+  bool remove(const void* handle) {
+    return objects_.erase(reinterpret_cast<uintptr_t>(handle)) > 0;
+  }
+  template <typename Predicate>
+  void remove_if(const Predicate& predicate) {
+    std::erase_if(objects_, [&](const auto& entry) { return predicate(*entry.second); });
+  }
+
+ private:
+  uintptr_t next_ = 4096;
+  std::unordered_map<uintptr_t, std::shared_ptr<T>> objects_;
+};
+
+struct Simulator {
+  std::mutex mutex;
+  DeviceMemory memory[16];
+  Handles<Module> modules;
+  Handles<Function> functions;
+  Handles<int> streams;
+  Handles<Event> events;
+  Options options;
+};
+Simulator& simulator() {
+  static Simulator* s = new Simulator;  // outlives whatever still holds handles at exit
+  return *s;
+}
+
+thread_local int current_device = 0;
+thread_local LaunchReport thread_report;
+thread_local std::string thread_text;  // of the last error with words of its own
+
+size_t device_memory_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return static_cast<size_t>(std::max(pages, 1L)) * static_cast<size_t>(std::max(page, 4096L)) / 2;
+}
+
+int number_from(const char* variable, uint64_t most, uint64_t& out) {
+  const auto text = get_env(variable);
+  if (!text) return 0;
+  char* end = nullptr;
+  const unsigned long long value = std::strtoull(text->c_str(), &end, 10);
+  if (*end != '\0' || value == 0 || value > most) return 0;  // no number: as if it was not set
+  out = value;
+  return 1;
+}
+
+Options effective_options() {
+  Simulator& s = simulator();
+  Options options;
+  {
+    const std::lock_guard<std::mutex> lock(s.mutex);
+    options = s.options;
+  }
+  if (options.threads <= 0) {
+    cpu_set_t set;
+    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    uint64_t threads = known ? static_cast<uint64_t>(CPU_COUNT(&set)) : 1;
+    number_from("HSTU_JIT_SIM_THREADS", 1024, threads);
+    options.threads = static_cast<int>(std::max<uint64_t>(threads, 1));
+  }
+  if (options.instructions_per_wave == 0) {
+    options.instructions_per_wave = 100'000'000;
+    number_from("HSTU_JIT_SIM_LIMIT", ~uint64_t{0} >> 1, options.instructions_per_wave);
+  }
+  return options;
+}
+
+bool known_device(int ordinal) {
+  return ordinal >= 0 && ordinal < static_cast<int>(machines().size());
+}
+
+// Null is the default stream. Launches are over when they return, so all are always idle.
+bool known_stream(void* stream) {
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  return stream == nullptr || s.streams.find(stream) != nullptr;
+}
+
+// ---- Entry points. Each begins with the failure a test may have ordered.
+#define HSTU_SIM_ENTRY(name) \
+  if (const int ordered = ordered_failure(name); ordered != 0) return ordered
+
+int get_device_count(int* count) {
+  HSTU_SIM_ENTRY("get_device_count");
+  *count = static_cast<int>(machines().size());
+  return 0;
+}
+
+int get_device(int* ordinal) {
+  HSTU_SIM_ENTRY("get_device");
+  *ordinal = current_device;
+  return 0;
+}
+
+int set_device(int ordinal) {
+  HSTU_SIM_ENTRY("set_device");
+  if (!known_device(ordinal)) return kHipErrorInvalidDevice;
+  current_device = ordinal;
+  return 0;
+}
+
+// Offsets into hipDeviceProp_t, as hip_library.cpp reads them.
+struct PropertiesLayout {
+  size_t bytes, total_memory, compute_units, arch;
+};
+int fill_properties(void* out, int ordinal, const PropertiesLayout& layout) {
+  if (!known_device(ordinal)) return kHipErrorInvalidDevice;
+  const Machine& machine = machines()[static_cast<size_t>(ordinal)];
+  auto* bytes = static_cast<char*>(out);
+  std::memset(bytes, 0, layout.bytes);
+  std::string arch(machine.target);
+  if (machine.cdna()) arch += ":sramecc+:xnack-";
+  const uint64_t memory = device_memory_bytes();
+  const int units = machine.compute_units;
+  std::memcpy(bytes, machine.product.data(), std::min<size_t>(machine.product.size(), 255));
+  std::memcpy(bytes + layout.arch, arch.data(), arch.size());
+  std::memcpy(bytes + layout.total_memory, &memory, sizeof memory);
+  std::memcpy(bytes + layout.compute_units, &units, sizeof units);
+  return 0;
+}
+int get_properties_r0600(void* properties, int ordinal) {
+  HSTU_SIM_ENTRY("get_properties_r0600");
+  return fill_properties(properties, ordinal, {1472, 288, 388, 1160});
+}
+int get_properties(void* properties, int ordinal) {
+  HSTU_SIM_ENTRY("get_properties");
+  return fill_properties(properties, ordinal, {792, 256, 336, 396});
+}
+
+int mem_get_info(size_t* free, size_t* total) {
+  HSTU_SIM_ENTRY("mem_get_info");
+  *total = device_memory_bytes();
+  const size_t used = simulator().memory[current_device].used();
+  *free = *total - std::min(used, *total);
+  return 0;
+}
+
+int allocate(void** pointer, size_t bytes) {
+  HSTU_SIM_ENTRY("malloc");
+  *pointer = simulator().memory[current_device].allocate(bytes, device_memory_bytes());
+  return *pointer == nullptr ? kHipErrorOutOfMemory : 0;
+}
+
+int release(void* pointer) {
+  HSTU_SIM_ENTRY("free");
+  if (pointer == nullptr) return 0;
+  for (DeviceMemory& memory : simulator().memory) {
+    if (memory.release(pointer)) return 0;
+  }
+  return kHipErrorInvalidValue;
+}
+
+bool on_device(const void* pointer, size_t bytes) {
+  for (const DeviceMemory& memory : simulator().memory) {
+    if (memory.holds(pointer, bytes)) return true;
+  }
+  return false;
+}
+
+int copy(void* to, const void* from, size_t bytes, int kind) {
+  HSTU_SIM_ENTRY("memcpy");
+  if (bytes == 0) return 0;
+  constexpr int kDeviceToDevice = 3;
+  const bool to_device = kind == kHipMemcpyHostToDevice || kind == kDeviceToDevice;
+  const bool from_device = kind == kHipMemcpyDeviceToHost || kind == kDeviceToDevice;
+  if (kind < 0 || kind > 4 || to == nullptr || from == nullptr ||
+      (to_device && !on_device(to, bytes)) || (from_device && !on_device(from, bytes))) {
+    return kHipErrorInvalidValue;
+  }
+  std::memmove(to, from, bytes);
+  return 0;
+}
+
+int set_bytes(void* to, int byte, size_t bytes) {
+  HSTU_SIM_ENTRY("memset");
+  if (bytes == 0) return 0;
+  if (!on_device(to, bytes)) return kHipErrorInvalidValue;
+  std::memset(to, byte, bytes);
+  return 0;
+}
+
+int set_bytes_async(void* to, int byte, size_t bytes, void* stream) {
+  HSTU_SIM_ENTRY("memset_async");
+  if (!known_stream(stream)) return kHipErrorInvalidHandle;
+  if (bytes == 0) return 0;
+  if (!on_device(to, bytes)) return kHipErrorInvalidValue;
+  std::memset(to, byte, bytes);
+  return 0;
+}
+
+// The bytes of an ELF file in memory whose length nobody said: to the end of its section headers,
+// which the toolchains put last, and of the sections themselves.
+std::string_view elf_image(const void* image) {
+  const auto* bytes = static_cast<const char*>(image);
+  constexpr char kMagic[] = {0x7f, 'E', 'L', 'F', 2, 1};
+  if (std::memcmp(bytes, kMagic, sizeof kMagic) != 0) return {};
+  uint64_t table = 0;
+  uint16_t entry = 0, count = 0;
+  std::memcpy(&table, bytes + 40, 8);
+  std::memcpy(&entry, bytes + 58, 2);
+  std::memcpy(&count, bytes + 60, 2);
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  if (entry != 64 || table > kMost) return {};
+  return {bytes, table + uint64_t{entry} * count};
+}
+
+int module_load_data(void** module, const void* image) {
+  HSTU_SIM_ENTRY("module_load_data");
+  if (module == nullptr || image == nullptr) return kHipErrorInvalidValue;
+  const std::string_view bytes = elf_image(image);
+  if (bytes.empty()) return kHipErrorInvalidImage;
+  Result<std::shared_ptr<const Code>> code = Code::load(bytes);
+  if (!code) {
+    thread_text = code.error().message;
+    return code.error().kind == ErrorKind::kUnsupported ? kHipErrorNoBinaryForGpu
+                                                        : kHipErrorInvalidImage;
+  }
+  const std::string_view target = machines()[static_cast<size_t>(current_device)].target;
+  if ((*code)->machine().target != target) {
+    thread_text =
+        fmt::format("the object is for {}, the device is {}", (*code)->machine().target, target);
+    return kHipErrorNoBinaryForGpu;
+  }
+  auto loaded = std::make_shared<Module>(Module{current_device, std::move(*code)});
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  *module = s.modules.add(std::move(loaded));
+  return 0;
+}
+
+int module_unload(void* module) {
+  HSTU_SIM_ENTRY("module_unload");
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  const std::shared_ptr<Module> found = s.modules.find(module);
+  if (!found) return kHipErrorInvalidHandle;
+  s.functions.remove_if([&](const Function& f) { return f.module == found; });
+  s.modules.remove(module);
+  return 0;
+}
+
+int module_get_function(void** function, void* module, const char* name) {
+  HSTU_SIM_ENTRY("module_get_function");
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  const std::shared_ptr<Module> found = s.modules.find(module);
+  if (!found) return kHipErrorInvalidHandle;
+  const KernelEntry* kernel = name == nullptr ? nullptr : found->code->find(name);
+  if (kernel == nullptr) return kHipErrorNotFound;
+  *function = s.functions.add(std::make_shared<Function>(Function{found, kernel}));
+  return 0;
+}
+
+// The explicit arguments as one block, from either way of giving them.
+bool collect_arguments(const KernelEntry& kernel, void** parameters, void** extra,
+                       std::string& out) {
+  if (extra != nullptr) {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    for (void** at = extra; *at != hip_launch_end(); at += 2) {
+      if (*at == hip_launch_buffer_pointer()) {
+        buffer = at[1];
+      } else if (*at == hip_launch_buffer_size()) {
+        bytes = *static_cast<const size_t*>(at[1]);
+      } else {
+        return false;
+      }
+    }
+    if (buffer != nullptr) out.assign(static_cast<const char*>(buffer), bytes);
+    return true;
+  }
+  size_t next = 0;
+  for (const KernelArgument& a : kernel.info.arguments) {
+    if (a.kind.rfind("hidden_", 0) == 0) continue;
+    if (parameters == nullptr) return false;
+    out.resize(std::max<size_t>(out.size(), size_t{a.offset} + a.size));
+    std::memcpy(out.data() + a.offset, parameters[next++], a.size);
+  }
+  return true;
+}
+
+int module_launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic_lds,
+                         void* stream, void** parameters, void** extra) {
+  HSTU_SIM_ENTRY("module_launch_kernel");
+  Simulator& s = simulator();
+  std::shared_ptr<Function> found;
+  {
+    const std::lock_guard<std::mutex> lock(s.mutex);
+    found = s.functions.find(function);
+  }
+  if (!found || !known_stream(stream)) return kHipErrorInvalidHandle;
+  if (found->module->device != current_device) return kHipErrorInvalidDevice;
+  std::string arguments;
+  if (!collect_arguments(*found->kernel, parameters, extra, arguments)) {
+    return kHipErrorInvalidValue;
+  }
+  LaunchRequest request{found->module->code,
+                        found->kernel,
+                        {grid_x, grid_y, grid_z},
+                        {block_x, block_y, block_z},
+                        dynamic_lds,
+                        arguments,
+                        {}};
+  request.buffers = s.memory[current_device].ranges();
+  thread_report = {};
+  thread_report.kernel = found->kernel->info.name;
+  thread_report.target = std::string(found->module->code->machine().target);
+  if (Status ran = run_launch(request, effective_options(), thread_report); !ran) {
+    thread_text = ran.error().message;
+    return kHipErrorInvalidValue;
+  }
+  if (thread_report.fault.empty()) return 0;
+  thread_text = thread_report.fault;
+  return kHipErrorLaunchFailure;
+}
+
+int stream_create(void** stream) {
+  HSTU_SIM_ENTRY("stream_create");
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  *stream = s.streams.add(std::make_shared<int>(current_device));
+  return 0;
+}
+
+int stream_destroy(void* stream) {
+  HSTU_SIM_ENTRY("stream_destroy");
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  return s.streams.remove(stream) ? 0 : kHipErrorInvalidHandle;
+}
+
+int stream_synchronize(void* stream) {
+  HSTU_SIM_ENTRY("stream_synchronize");
+  return known_stream(stream) ? 0 : kHipErrorInvalidHandle;
+}
+
+int device_synchronize() {
+  HSTU_SIM_ENTRY("device_synchronize");
+  return 0;
+}
+
+std::shared_ptr<Event> find_event(void* event) {
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  return s.events.find(event);
+}
+
+int event_create(void** event) {
+  HSTU_SIM_ENTRY("event_create");
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  *event = s.events.add(std::make_shared<Event>());
+  return 0;
+}
+
+int event_destroy(void* event) {
+  HSTU_SIM_ENTRY("event_destroy");
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  return s.events.remove(event) ? 0 : kHipErrorInvalidHandle;
+}
+
+int event_record(void* event, void* stream) {
+  HSTU_SIM_ENTRY("event_record");
+  const std::shared_ptr<Event> found = find_event(event);
+  if (!found || !known_stream(stream)) return kHipErrorInvalidHandle;
+  found->recorded = true;
+  found->time = Clock::now();
+  return 0;
+}
+
+int event_synchronize(void* event) {
+  HSTU_SIM_ENTRY("event_synchronize");
+  return find_event(event) ? 0 : kHipErrorInvalidHandle;
+}
+
+// Times of the host: what simulating took.
+int event_elapsed_time(float* milliseconds, void* from, void* to) {
+  HSTU_SIM_ENTRY("event_elapsed_time");
+  const std::shared_ptr<Event> first = find_event(from), second = find_event(to);
+  if (!first || !second || !first->recorded || !second->recorded) return kHipErrorInvalidHandle;
+  *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
+  return 0;
+}
+
+int get_last_error() {
+  HSTU_SIM_ENTRY("get_last_error");
+  return 0;
+}
+
+int runtime_get_version(int* version) {
+  HSTU_SIM_ENTRY("runtime_get_version");
+  *version = 60000000;  // the ROCm whose interface this is
+  return 0;
+}
+#undef HSTU_SIM_ENTRY
+
+const char* get_error_string(int error) {
+  switch (error) {
+    case 0:
+      return "no error";
+    case kHipErrorOutOfMemory:
+      return "out of memory";
+    case kHipErrorInvalidDevice:
+      return "no such device";
+    case kHipErrorInvalidHandle:
+      return "no such module, function, stream or event";
+    case kHipErrorNotFound:
+      return "the module has no such kernel";
+    case kHipErrorInvalidValue:
+    case kHipErrorInvalidImage:
+    case kHipErrorNoBinaryForGpu:
+    case kHipErrorLaunchFailure:
+      if (!thread_text.empty()) return thread_text.c_str();
+      return error == kHipErrorInvalidImage ? "not a code object" : "invalid value";
+    default:
+      return "an error that a test ordered";
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const HipApi> simulator_api() {
+  static const std::shared_ptr<const HipApi> api = [] {
+    auto table = std::make_shared<HipApi>();
+    table->origin = "simulator";
+    table->get_device_count = get_device_count;
+    table->get_device = get_device;
+    table->set_device = set_device;
+    table->get_properties_r0600 = get_properties_r0600;
+    table->get_properties = get_properties;
+    table->mem_get_info = mem_get_info;
+    table->malloc = allocate;
+    table->free = release;
+    table->memcpy = copy;
+    table->memset = set_bytes;
+    table->memset_async = set_bytes_async;
+    table->module_load_data = module_load_data;
+    table->module_unload = module_unload;
+    table->module_get_function = module_get_function;
+    table->module_launch_kernel = module_launch_kernel;
+    table->stream_create = stream_create;
+    table->stream_destroy = stream_destroy;
+    table->stream_synchronize = stream_synchronize;
+    table->device_synchronize = device_synchronize;
+    table->event_create = event_create;
+    table->event_destroy = event_destroy;
+    table->event_record = event_record;
+    table->event_synchronize = event_synchronize;
+    table->event_elapsed_time = event_elapsed_time;
+    table->get_error_string = get_error_string;
+    table->get_last_error = get_last_error;
+    table->runtime_get_version = runtime_get_version;
+    return table;
+  }();
+  return api;
+}
+
+std::span<const std::string_view> simulated_targets() {
+  static const std::vector<std::string_view> targets = [] {
+    std::vector<std::string_view> list;
+    for (const Machine& machine : machines()) list.push_back(machine.target);
+    return list;
+  }();
+  return targets;
+}
+
+std::optional<int> find_machine(std::string_view target) {
+  const auto targets = simulated_targets();
+  const auto at = std::find(targets.begin(), targets.end(), target);
+  if (at == targets.end()) return std::nullopt;
+  return static_cast<int>(at - targets.begin());
+}
+
+LaunchReport last_launch() { return thread_report; }
+
+void set_options(const Options& options) {
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  s.options = options;
+}
+
+}  // namespace hstu::jit::sim
