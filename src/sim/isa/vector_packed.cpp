@@ -81,19 +81,19 @@ constexpr Opcode packed_integer(const char* mnemonic) {
 }
 // F gives the exact result, which clamp saturates.
 template <typename T, auto F>
-constexpr Opcode packed_sum(const char* mnemonic) {
-  constexpr auto kCut = [](auto a, auto... x) {
-    static_assert(std::is_same_v<decltype(a), T>);
-    return static_cast<T>(F(a, x...));
-  };
-  constexpr auto kSaturated = [](auto a, auto... x) {
+struct Sum {
+  static constexpr auto kCut = [](T a, auto... x) { return static_cast<T>(F(a, x...)); };
+  static constexpr auto kSaturated = [](T a, auto... x) {
     constexpr i64 kLow = std::numeric_limits<T>::min(), kHigh = std::numeric_limits<T>::max();
     return static_cast<T>(std::clamp<i64>(F(a, x...), kLow, kHigh));
   };
-  constexpr auto kRun = [](Wave& wave, const Instruction& instruction) {
+  static void run(Wave& wave, const Instruction& instruction) {
     run_packed<kCut, kSaturated>(wave, instruction, +F);
-  };
-  return {mnemonic, kRun, OpClass::valu, ConstantType::packed16_i};
+  }
+};
+template <typename T, auto F>
+constexpr Opcode packed_sum(const char* mnemonic) {
+  return {mnemonic, Sum<T, F>::run, OpClass::valu, ConstantType::packed16_i};
 }
 
 // Fused in one rounding, or v_pk_fmac, which adds to the destination.
