@@ -129,53 +129,57 @@ void widen(Wave& wave, const Form& form, const Instruction& i, int operand, Elem
   }
 }
 
+// Where a row of C and D begins: 16 lanes of a register, 32 bits each or one half of them.
+struct RowPlace {
+  int register_number, lane;
+  u32 shift;
+};
+RowPlace row_place(const Form& form, const Modifiers& m, int row) {
+  const SumPlace place = sum_place(form, row, 0);
+  if (is_wide(form.shape.accumulator)) return {place.element, place.lane, 0};
+  if (form.gfx11) return {place.element, place.lane, m.op_sel >> 2 & 1 ? 16u : 0u};
+  return {place.element / 2, place.lane, 16u * static_cast<u32>(place.element % 2)};
+}
+
 void wmma_float(Wave& wave, const Instruction& i, const Form& form) {
   const Accumulator kind = form.shape.accumulator;
-  float a[kMostK * kSide], b[kMostK * kSide];
+  alignas(64) float a[kMostK * kSide], b[kMostK * kSide];
   widen(wave, form, i, 1, form.shape.a, a);
   widen(wave, form, i, 2, form.shape.b, b);
   const Modifiers& m = i.modifiers;
-  // Sums of all rows, as floats.
-  u32 sums[kSide][kSide];
-  u32* rows[kSide];
   const Operand &d = i.operand[0], &c = i.operand[3];
-  const bool packed = !is_wide(kind) && !form.gfx11;
-  const u32 shift = form.gfx11 && (m.op_sel >> 2 & 1) ? 16 : 0;
-  const auto widened = [&](u32 bits) {
-    if (kind == Accumulator::f32) return bits;
-    return to_bits(kind == Accumulator::f16 ? f16_to_f32(bits & 0xffff)
-                                            : bf16_to_f32(bits & 0xffff));
-  };
+  // All rows of C as bits of floats.
+  alignas(64) u32 sums[kSide][kSide];
+  u32* rows[kSide];
   for (int row = 0; row < kSide; ++row) {
     rows[row] = sums[row];
-    for (int n = 0; n < kSide; ++n) {
-      const SumPlace place = sum_place(form, row, n);
-      u32 word = static_cast<u32>(c.bits);
-      if (c.kind != OperandKind::constant) {
-        const int r = packed ? place.element / 2 : place.element;
-        word = wave.claim_source(c, r, wave.all_lanes()).lane[place.lane];
-        word >>= packed ? 16 * (place.element % 2) : kind == Accumulator::f32 ? 0 : shift;
-      }
-      u32 value = widened(word);
-      if (m.neg_hi >> 2 & 1) value &= 0x7fffffffu;  // of the addend this means abs
-      if (m.neg_lo >> 2 & 1) value ^= 0x80000000u;
-      sums[row][n] = value;
+    const RowPlace place = row_place(form, m, row);
+    if (c.kind == OperandKind::constant) {
+      std::fill(rows[row], rows[row] + kSide, static_cast<u32>(c.bits));
+    } else {
+      const Row& from = wave.claim_source(c, place.register_number, wave.all_lanes());
+      std::copy_n(from.lane + place.lane, kSide, rows[row]);
+    }
+    const u32 shift = c.kind == OperandKind::constant ? 0 : place.shift;
+    for (u32& x : sums[row]) {
+      if (kind == Accumulator::f16) x = to_bits(f16_to_f32(x >> shift & 0xffff));
+      if (kind == Accumulator::bf16) x = to_bits(bf16_to_f32(x >> shift & 0xffff));
+      if (m.neg_hi >> 2 & 1) x &= 0x7fffffffu;  // of the addend this means abs
+      if (m.neg_lo >> 2 & 1) x ^= 0x80000000u;
     }
   }
   multiply_rows({kSide, kSide, form.shape.k, rows, a, b}, false);
   for (int row = 0; row < kSide; ++row) {
+    const RowPlace place = row_place(form, m, row);
+    u32* to = wave.claim_row(d, place.register_number, wave.all_lanes()).lane + place.lane;
+    if (kind == Accumulator::f32) {
+      std::copy_n(rows[row], kSide, to);
+      continue;
+    }
     for (int n = 0; n < kSide; ++n) {
-      const SumPlace place = sum_place(form, row, n);
       const float x = to_float(sums[row][n]);
-      if (kind == Accumulator::f32) {
-        wave.claim_row(d, place.element, wave.all_lanes()).lane[place.lane] = to_bits(x);
-        continue;
-      }
       const u32 half = kind == Accumulator::f16 ? f32_to_f16(x) : f32_to_bf16(x);
-      const int r = packed ? place.element / 2 : place.element;
-      const u32 to = packed ? 16 * (place.element % 2) : shift;
-      u32& word = wave.claim_row(d, r, wave.all_lanes()).lane[place.lane];
-      word = (word & ~(0xffffu << to)) | half << to;
+      to[n] = (to[n] & ~(0xffffu << place.shift)) | half << place.shift;
     }
   }
 }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single instructions on a wave made by hand: what probes through assembled kernels do not reach,
+// such as modes that compilers do not set, and what must be refused.
+#include <cmath>
+#include <string>
+
+#include "catch.hpp"
+#include "sim/isa/convert.hpp"
+#include "sim/isa/decode.hpp"
+#include "sim/workgroup.hpp"
+
+namespace hstu::jit::sim {
+namespace {
+
+constexpr uint32_t kKeepDenormals = 0xf0, kFlushF32 = 0xc0;
+
+// A wave of `target` with all registers zero.
+struct Bench {
+  Dispatch dispatch;
+  KernelEntry kernel;
+  std::unique_ptr<Tally> tally;
+  std::unique_ptr<Workgroup> group;
+  std::unique_ptr<Wave> wave;
+  Instruction last;
+
+  explicit Bench(const char* target, uint32_t mode = kKeepDenormals) {
+    const Machine& machine = *machine_of(target);
+    dispatch.code = Code::empty(machine);
+    kernel.wave_width = machine.cdna() ? 64 : 32;
+    dispatch.kernel = &kernel;
+    dispatch.grid = {1, 1, 1};
+    dispatch.block = {static_cast<uint32_t>(kernel.wave_width), 1, 1};
+    tally = std::make_unique<Tally>(0);
+    group = std::make_unique<Workgroup>(dispatch, *tally);
+    wave = std::make_unique<Wave>(*group, 0, kernel.wave_width);
+    wave->reset(~uint64_t{0}, mode, 256, 256);
+    for (int r = 0; r < kVectorRegisters; ++r) set(r, 0);
+  }
+  void set(int r, uint32_t value) {
+    for (uint32_t& x : wave->preset_vector(r).lane) x = value;
+  }
+  uint32_t get(int r, int lane = 0) { return wave->preset_vector(r).lane[lane]; }
+  // The fault, or nothing.
+  std::string run(const std::string& mnemonic, const std::string& operands) {
+    last = decode_line(mnemonic, operands);
+    wave->set_current(last);
+    last.execute(*wave, last);
+    return wave->fault();
+  }
+};
+
+TEST_CASE("simulator: MODE says whether denormals of f32 are kept") {
+  for (const uint32_t mode : {kKeepDenormals, kFlushF32}) {
+    Bench b("gfx90a", mode);
+    const bool keeps = mode == kKeepDenormals;
+    b.set(1, to_bits(0x1p-130f));
+    b.set(2, to_bits(0x1p-100f));
+    b.set(3, to_bits(1.0f));
+    CHECK(b.run("v_mul_f32_e32", "v4, v1, v3") == "");
+    CHECK(b.get(4) == to_bits(keeps ? 0x1p-130f : 0.0f));
+    b.run("v_mul_f32_e64", "v4, -v2, v2");  // a denormal result would be below the least one
+    CHECK(b.get(4) == 0x80000000u);
+    b.set(2, to_bits(0x1p-70f));
+    b.run("v_mul_f32_e64", "v4, -v2, v2");
+    CHECK(b.get(4) == (keeps ? to_bits(-0x1p-140f) : 0x80000000u));
+    // Never flushed: moves and selects; always: transcendental functions.
+    b.run("v_mov_b32_e32", "v4, v1");
+    CHECK(b.get(4) == to_bits(0x1p-130f));
+    b.set(2, to_bits(-130.0f));
+    b.run("v_exp_f32_e32", "v4, v2");
+    CHECK(b.get(4) == 0);
+    b.run("v_rcp_f32_e32", "v4, v1");
+    CHECK(b.get(4) == to_bits(INFINITY));
+  }
+}
+
+TEST_CASE("simulator: rounding modes that are not simulated are refused") {
+  Bench b("gfx942", kKeepDenormals | 3);  // f32 towards zero
+  CHECK(b.run("v_and_b32_e32", "v4, v1, v2") == "");
+  CHECK_THAT(b.run("v_add_f32_e32", "v4, v1, v2"), ContainsSubstring("rounding mode"));
+}
+
+TEST_CASE("simulator: multiply-add without fusion rounds twice") {
+  Bench b("gfx908");
+  const float x = 1.0f + 0x1p-12f;
+  b.set(1, to_bits(x));
+  b.set(2, to_bits(-(1.0f + 0x1p-11f)));
+  b.run("v_mad_f32", "v3, v1, v1, v2");
+  CHECK(b.get(3) == 0);  // the product, rounded, is 1 + 2^-11
+  b.run("v_fma_f32", "v3, v1, v1, v2");
+  CHECK(b.get(3) == to_bits(0x1p-24f));
+}
+
+TEST_CASE("simulator: 16-bit results and the other half of the register") {
+  const uint32_t old = 0xabcd1234u;
+  for (const char* target : {"gfx90a", "gfx1100"}) {
+    Bench b(target);
+    const bool zeroes = b.wave->machine().cdna();
+    b.set(1, 0x3c00);  // 1.0
+    b.set(2, old);
+    b.run("v_add_f16_e64", "v2, v1, v1");
+    CHECK(b.get(2) == (zeroes ? 0x4000u : 0xabcd4000u));
+    b.set(2, old);
+    b.run("v_fma_f16", "v2, v1, v1, v1");
+    CHECK(b.get(2) == 0xabcd4000u);
+    b.set(2, old);
+    b.run("v_fma_f16", "v2, v1, v1, v1 op_sel:[0,0,0,1]");
+    CHECK(b.get(2) == 0x40001234u);
+    b.set(2, old);
+    b.run("v_fma_mixhi_f16", "v2, v1, v1, v1 op_sel_hi:[1,1,1]");
+    CHECK(b.get(2) == 0x40001234u);
+  }
+  Bench b("gfx1100");
+  b.set(1, 0x3c004400);  // 1.0, 4.0
+  b.set(2, old);
+  CHECK(b.run("v_add_f16_e32", "v2.h, v1.l, v1.h") == "");
+  CHECK(b.get(2) == 0x45001234u);
+}
+
+TEST_CASE("simulator: halves of dual-issued pairs read before either writes") {
+  Bench b("gfx1100");
+  b.set(1, 11);
+  b.set(2, 22);
+  CHECK(b.run("v_dual_mov_b32", "v1, v2 :: v_dual_mov_b32 v2, v1") == "");
+  CHECK(b.get(1) == 22);
+  CHECK(b.get(2) == 11);
+}
+
+TEST_CASE("simulator: matrix instructions with 16-bit sources lose denormals on gfx90a") {
+  const uint32_t denormal = 0x0001, one = 0x3c00;
+  for (const char* target : {"gfx908", "gfx90a"}) {
+    Bench b(target);
+    b.set(0, denormal | denormal << 16);
+    b.set(1, denormal | denormal << 16);
+    b.set(2, one | one << 16);
+    b.set(3, one | one << 16);
+    CHECK(b.run("v_mfma_f32_32x32x8f16", "v[8:23], v[0:1], v[2:3], 0") == "");
+    CHECK(b.get(8) == to_bits(b.wave->gfx() == 0x90a ? 0.0f : 8 * 0x1p-24f));
+  }
+}
+
+TEST_CASE("simulator: matrix instructions ignore EXEC and refuse what is wrong") {
+  Bench b("gfx942");
+  const uint32_t one = 0x3c003c00;
+  for (const int r : {0, 1, 2, 3}) b.set(r, one);
+  b.wave->set_exec(1);
+  CHECK(b.run("v_mfma_f32_32x32x8_f16", "v[8:23], v[0:1], v[2:3], 1.0") == "");
+  for (const int lane : {0, 31, 32, 63}) CHECK(b.get(8, lane) == to_bits(9.0f));
+  CHECK_THAT(b.run("v_mfma_f32_32x32x16_f16", "v[8:23], v[0:3], v[0:3], 0"),
+             ContainsSubstring("no such matrix instruction"));
+  Bench narrow("gfx942");
+  CHECK_THAT(narrow.run("v_mfma_f32_32x32x8_f16", "v[8:23], v[0:3], v[2:3], 0"),
+             ContainsSubstring("should be 2 vector registers"));
+}
+
+TEST_CASE("simulator: WMMA of gfx11 wants its operands in both halves of the wave") {
+  const char* operands = "v[16:23], v[0:7], v[8:15], 0";
+  Bench good("gfx1100");
+  for (int r = 0; r < 16; ++r) good.set(r, 0x3c003c00);
+  CHECK(good.run("v_wmma_f32_16x16x16_f16", operands) == "");
+  CHECK(good.get(16, 5) == to_bits(16.0f));
+  Bench bad("gfx1100");
+  for (int r = 0; r < 16; ++r) bad.set(r, 0x3c003c00);
+  bad.wave->preset_vector(9).lane[20] = 0x3c004000;
+  CHECK_THAT(bad.run("v_wmma_f32_16x16x16_f16", operands), ContainsSubstring("both halves"));
+}
+
+TEST_CASE("simulator: lanes that are off keep their values and their carries are zero") {
+  Bench b("gfx90a");
+  b.wave->set_exec(0x5);
+  b.wave->write_vcc(~uint64_t{0});
+  b.set(1, 0xffffffffu);
+  b.set(2, 1);
+  b.set(3, 77);
+  CHECK(b.run("v_add_co_u32_e32", "v3, vcc, v1, v2") == "");
+  CHECK(b.get(3, 0) == 0);
+  CHECK(b.get(3, 1) == 77);
+  CHECK(b.wave->vcc() == 0x5);
+  b.run("v_cmp_eq_u32_e32", "vcc, v1, v1");
+  CHECK(b.wave->vcc() == 0x5);
+}
+
+}  // namespace
+}  // namespace hstu::jit::sim
