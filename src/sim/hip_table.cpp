@@ -253,6 +253,7 @@ std::string_view elf_image(const void* image) {
 
 int module_load_data(void** module, const void* image) {
   HSTU_SIM_ENTRY("module_load_data");
+  thread_text.clear();
   if (module == nullptr || image == nullptr) return kHipErrorInvalidValue;
   const std::string_view bytes = elf_image(image);
   if (bytes.empty()) return kHipErrorInvalidImage;
@@ -330,6 +331,7 @@ int module_launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsig
                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic_lds,
                          void* stream, void** parameters, void** extra) {
   HSTU_SIM_ENTRY("module_launch_kernel");
+  thread_text.clear();
   Simulator& s = simulator();
   std::shared_ptr<Function> found;
   {

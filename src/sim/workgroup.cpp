@@ -128,6 +128,8 @@ void Workgroup::run_wave(Wave& wave) {
   }
 }
 
+// Waves may wait at different instructions: the hardware counts arrivals, and compilers copy a
+// barrier into the branches that waves take as a whole.
 bool Workgroup::pass_barrier(std::string& fault) {
   Wave* waiting = nullptr;
   const Wave* ended = nullptr;
@@ -136,12 +138,6 @@ bool Workgroup::pass_barrier(std::string& fault) {
     if (wave->ended) {
       ended = wave.get();
     } else if (wave->at_barrier) {
-      if (waiting != nullptr && waiting->barrier != wave->barrier) {
-        waiting->fail(fmt::format("divergent barrier: wave {} waits at another one, {}",
-                                  wave->number(), place(wave->barrier)));
-        fault = waiting->fault();
-        return false;
-      }
       waiting = wave.get();
     } else {
       all_wait = false;
@@ -149,7 +145,8 @@ bool Workgroup::pass_barrier(std::string& fault) {
   }
   if (waiting == nullptr) return false;
   if (ended != nullptr) {
-    waiting->fail(fmt::format("divergent barrier: wave {} has ended", ended->number()));
+    waiting->fail(
+        fmt::format("divergent barrier: wave {} ended without reaching one", ended->number()));
     fault = waiting->fault();
     return false;
   }
