@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "compile/client.hpp"
 #include "compile/identity.hpp"
@@ -55,27 +57,44 @@ bool find_all(void* library, const std::string& prefix, const std::string& code,
          find(library, prefix + "GetErrorString", &rtc->error_text);
 }
 
+// File names of comgr that this library may open by itself, as they stand in its bytes.
+std::vector<std::string> comgr_names(const std::string& library) {
+  constexpr std::string_view kStem = "libamd_comgr.so";
+  std::vector<std::string> names;
+  const Result<std::string> bytes = read_file(library, uint64_t{1} << 30);
+  if (!bytes.ok()) return names;
+  for (size_t at = bytes->find(kStem); at != std::string::npos; at = bytes->find(kStem, at + 1)) {
+    const size_t end = bytes->find_first_not_of("0123456789.", at + kStem.size());
+    std::string name = bytes->substr(at, std::min(end, bytes->size()) - at);
+    if (name.size() > 64 || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 // comgr is the compiler inside hipRTC. Asking it is the only way to learn the known targets:
-// hipRTC itself ends the process on others.
+// hipRTC itself ends the process on others, and where its comgr is missing. `missing`: its name.
 enum class Known { yes, no, cannot_tell };
-Known comgr_knows(const std::string& library, const std::string& target) {
+Known comgr_knows(const std::string& library, const std::string& target, std::string* missing) {
   const std::string folder = library.substr(0, library.rfind('/') + 1);
-  std::vector<std::string> paths;
+  void* comgr = nullptr;
+  const auto try_path = [&](const std::string& path) {
+    if (comgr == nullptr) comgr = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  };
   const std::vector<std::string> loaded = loaded_compiler_libraries();
-  for (const bool beside : {true, false}) {  // the very one, where hipRTC is linked with it
+  for (const bool beside : {true, false}) {  // hipRTC 5 is linked with it
     for (const std::string& path : loaded) {
       const bool is_beside = path.substr(0, path.rfind('/') + 1) == folder;
-      if (path.find("libamd_comgr") != std::string::npos && is_beside == beside) {
-        paths.push_back(path);
-      }
-    }
-    for (const char* name : {"libamd_comgr.so.3", "libamd_comgr.so.2"}) {
-      paths.push_back((beside ? folder : std::string()) + name);
+      if (path.find("libamd_comgr") != std::string::npos && is_beside == beside) try_path(path);
     }
   }
-  void* comgr = nullptr;
-  for (const std::string& path : paths) {
-    if (comgr == nullptr) comgr = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (comgr == nullptr) {  // hipRTC 6 opens it when it compiles
+    for (const std::string& name : comgr_names(library)) {
+      try_path(folder + name);
+      try_path(name);
+      if (comgr == nullptr) *missing = name;
+    }
+    if (comgr != nullptr) missing->clear();
   }
   int (*count_of)(size_t*) = nullptr;
   int (*name_of)(size_t, const char**) = nullptr;
@@ -168,8 +187,13 @@ Answer run_rtc(const Job& job) {
     return answer_of(Outcome::unusable,
                      fmt::format("{} lacks the functions of {}", job.library, product));
   }
+  std::string missing;
   const Known known =
-      nvidia ? nvrtc_knows(library, job.target) : comgr_knows(job.library, job.target);
+      nvidia ? nvrtc_knows(library, job.target) : comgr_knows(job.library, job.target, &missing);
+  if (!missing.empty()) {
+    return answer_of(Outcome::unusable, fmt::format("{} needs {}, which is not there: install it",
+                                                    job.library, printable(missing)));
+  }
   if (known == Known::no) {
     return answer_of(Outcome::unsupported_arch,
                      fmt::format("{} ({}) does not know target {}", product, job.library,

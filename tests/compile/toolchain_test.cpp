@@ -113,6 +113,14 @@ TEST_CASE("things that are no compiler are refused with their name") {
   CHECK_THAT(message, ContainsSubstring("/bin/true"));
 }
 
+TEST_CASE("hipRTC without its compiler library is refused, not called") {
+  const Environment library("HSTU_JIT_HIPRTC", HSTU_HIPRTC_STUB);
+  const Environment clang("HSTU_JIT_CLANG", "/nowhere/at/all");
+  const std::string message = one_line(find_toolchain(target("gfx90a"), "").error());
+  CHECK_THAT(message, ContainsSubstring("needs libamd_comgr.so.98765, which is not there"));
+  CHECK_THAT(message, !ContainsSubstring("crashed"));
+}
+
 TEST_CASE("targets no compiler knows end nothing") {
   Target unknown = target("gfx90a");
   unknown.name = "gfx9999";
