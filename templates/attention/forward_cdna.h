@@ -26,6 +26,13 @@ struct WaveSteps {
 
   HSTU_DEVICE WaveSteps(const TileKeys& all, const TileKeys& wave_keys, int key_count)
       : wave(wave_keys), seqlen_kv(key_count) {
+    // LLVM 15 keeps what comes out of branches in vector registers.
+    wave.begin = same_in_all_lanes(wave.begin);
+    wave.end = same_in_all_lanes(wave.end);
+    wave.full_begin = same_in_all_lanes(wave.full_begin);
+    wave.full_end = same_in_all_lanes(wave.full_end);
+    wave.diagonal_begin = same_in_all_lanes(wave.diagonal_begin);
+    wave.diagonal_end = same_in_all_lanes(wave.diagonal_end);
     const KeySteps<C> steps(all);
     main_begin = steps.main_begin;
     main_count = steps.main_count;
@@ -180,7 +187,7 @@ HSTU_DEVICE void write_output(const ForwardArguments& a, const Slots<C>& slots) 
   float factor[1] = {w.group.attn_scale * (1 / log2e)};
   if constexpr (Slots<C>::softmax) {
     const float sum = T::row_sum(slots.total.x + slots.total.y);
-    factor[0] = sum > 0.0f ? w.group.attn_scale / sum : 0.0f;
+    factor[0] = sum > 0.0f ? w.group.attn_scale / (sum * Slots<C>::one) : 0.0f;
     const int r = T::row(0);
     if (C::write_lse && r < rows && T::first_of_row(0)) {
       const float lse =
@@ -215,8 +222,9 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
                       w.head * a.v_strides.head,
                   a.k_strides.seq, a.v_strides.seq, w.seqlen_kv});
     typename Feed<C>::Load first, load;
+    constexpr bool big = Feed<C>::units > 1;  // no room for the loads of two steps
     feed.fetch(first, steps.first_key(0), steps.first_key(0));
-    feed.fetch(load, steps.first_key(1), steps.first_key(1));
+    if constexpr (!big) feed.fetch(load, steps.first_key(1), steps.first_key(1));
     Slots<C> slots;
     // After the first fetches, because a machine may wait here for all loads.
     T::load_q(slots.q,
@@ -225,7 +233,7 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
               a.q_strides.seq, max_of(0, min_of(w.seqlen_q - wave_row, T::rows_per_wave)));
     const int row = wave_row + T::row(0), own_first = T::key(0);
     const RowKeys seen = row < w.seqlen_q ? row_keys(f, w.mask, row) : RowKeys{0, 0, false};
-    slots.view = {seen.begin - own_first, static_cast<unsigned>(seen.end - seen.begin),
+    slots.view = {seen.begin - own_first, seen.end - seen.begin,
                   (seen.diagonal ? row : -(1 << 30)) - own_first};
     // Maxima are taken of unscaled logits: a negative scale becomes the queries'.
     const bool negative = Slots<C>::softmax && a.alpha < 0.0f;
@@ -236,6 +244,7 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
     for (bool exact = false; steps.count > 0;) {
       slots.clear();
       feed.land(first, lds);
+      if constexpr (big) feed.fetch(load, steps.first_key(1), steps.first_key(1));
       feed.land(load, lds, true);
       feed.fetch(load, steps.first_key(2), 0, true);
       amd::lds_barrier();
@@ -245,7 +254,7 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
       exact = true;
       feed.rewind();
       feed.fetch(first, steps.first_key(0), steps.first_key(0));
-      feed.fetch(load, steps.first_key(1), steps.first_key(1));
+      if constexpr (!big) feed.fetch(load, steps.first_key(1), steps.first_key(1));
     }
     write_output(a, slots);
   }

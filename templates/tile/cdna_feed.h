@@ -23,11 +23,14 @@ struct Feed {
   int count;     // of keys
   int v[units];  // as in Tile::Stage
   bool exists[units], inside[units];
-  long long base[units];    // address of key 0
-  int bytes[units];         // from key to key
-  unsigned from[units][4];  // bytes from the step's first key
-  int at[units][4];         // where in LDS: of K row j; of V^T rows j and j + 4
-  int other[units];         // from this buffer to the other
+  long long base[units];  // address of key 0
+  int bytes[units];       // from key to key
+  // Bytes from the step's first key; where registers are short the last three follow from the
+  // first.
+  static constexpr int offsets = units > 1 ? 1 : 4;
+  unsigned from[units][offsets];
+  int at[units][4];  // where in LDS: of K row j; of V^T rows j and j + 4
+  int other[units];  // from this buffer to the other
 
   // The first landing goes to buffer 0, the next to buffer 1, and so on, for K and V apart.
   HSTU_DEVICE explicit Feed(const typename T::Keys& keys) : count(keys.count) {
@@ -48,7 +51,8 @@ struct Feed {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const unsigned k_row = unit.row + j * (C::tile_n / 4);
-        from[i][j] = (choose(i, k_row, unit.row + j) * bytes[i] + unit.chunk * 16) | nowhere;
+        if (j < offsets)
+          from[i][j] = (choose(i, k_row, unit.row + j) * bytes[i] + unit.chunk * 16) | nowhere;
         const int k = T::k_offset(T::swapped(k_row), unit.chunk);
         const int v_t = T::k_bytes + T::v_offset(T::swapped(unit.chunk * 8 + j), unit.row / 8) +
                         unit.row / 4 % 2 * 8;
@@ -77,8 +81,13 @@ struct Feed {
       const long long first = base[i] + static_cast<long long>(first_key) * bytes[i];
       const amd::Buffer buffer =
           amd::buffer(reinterpret_cast<const unsigned short*>(first), rows * bytes[i]);
+      unsigned first_row = from[i][0];
+      if constexpr (offsets == 1) amd::forget(first_row);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) load.chunk[i][j] = amd::load(buffer, from[i][j]);
+      for (int j = 0; j < 4; ++j) {
+        const unsigned row = first_row + j * choose(i, C::tile_n / 4, 1) * bytes[i];
+        load.chunk[i][j] = amd::load(buffer, offsets == 4 ? from[i][j % offsets] : row);
+      }
     }
   }
 

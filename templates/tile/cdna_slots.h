@@ -23,8 +23,7 @@ namespace hstu {
 
 // Keys that the lane's row sees, counted from the lane's first key of a part (Tile::key(0)).
 struct RowView {
-  int begin;
-  unsigned count;
+  int begin, count;
   int own;  // its own key if it is a target row of self-attention, else far away
 };
 
@@ -111,8 +110,11 @@ struct Slots {
 
   // ---- Activation: 4 quads of elements, each a sequence of operations of some ticks (issue slots
   // of the SIMD).
+  // bf16: numbers carry a factor that makes rounding cheap.
+  static constexpr bool upscaled = C::dtype == Dtype::bf16 && !amd::kFastPack;
+  static constexpr float one = upscaled ? amd::kDownscale : 1.0f;
   static constexpr int operations = softmax ? 8 : 18;
-  static constexpr int pack_ticks = C::dtype == Dtype::fp16 ? 3 : amd::kProducts == 1 ? 1 : 5;
+  static constexpr int pack_ticks = C::dtype == Dtype::fp16 ? 3 : amd::kFastPack ? 1 : 3;
   HSTU_HOST_DEVICE static constexpr int ticks(int n) {
     if (softmax) return n >= 6 ? 1 + pack_ticks : n % 3 == 0 ? 1 : 4;
     if (n >= 16) return pack_ticks;
@@ -165,13 +167,13 @@ struct Slots {
         e[2] = amd::exp2_negated(x[1].x);
         break;
       case 5:
-        d[0] = amd::Floats2{e[0], e[1]} + 1.0f;
+        d[0] = amd::Floats2{e[0], e[1]} * one + one;
         break;
       case 6:
         e[3] = amd::exp2_negated(x[1].y);
         break;
       case 7:
-        d[1] = amd::Floats2{e[2], e[3]} + 1.0f;
+        d[1] = amd::Floats2{e[2], e[3]} * one + one;
         break;
       case 8:
         pair = d[0] * d[1];
@@ -204,10 +206,10 @@ struct Slots {
         x[1] *= d[0];
         break;
       case 16:
-        p[c][first / 8][first % 8 / 2] = pack(x[0]);
+        p[c][first / 8][first % 8 / 2] = pack_share(x[0]);
         break;
       case 17:
-        p[c][first / 8][first % 8 / 2 + 1] = pack(x[1]);
+        p[c][first / 8][first % 8 / 2 + 1] = pack_share(x[1]);
         break;
     }
   }
@@ -234,14 +236,18 @@ struct Slots {
       case 6:
         d[0] = amd::Floats2{e[0], e[1]};
         total += d[0];
-        p[c][first / 8][first % 8 / 2] = pack(d[0]);
+        p[c][first / 8][first % 8 / 2] = pack_share(d[0]);
         break;
       case 7:
         d[1] = amd::Floats2{e[2], e[3]};
         total += d[1];
-        p[c][first / 8][first % 8 / 2 + 1] = pack(d[1]);
+        p[c][first / 8][first % 8 / 2 + 1] = pack_share(d[1]);
         break;
     }
+  }
+  HSTU_DEVICE static unsigned pack_share(amd::Floats2 v) {
+    if constexpr (upscaled) return amd::pack_upscaled(v);
+    return pack(v);
   }
   HSTU_DEVICE static unsigned pack(amd::Floats2 v) {
     const float low = v.x, high = v.y;
@@ -258,7 +264,8 @@ struct Slots {
   // Softmax: exponentials from here on are of numbers not above those of part c.
   HSTU_DEVICE void rebase(int c) {
     // fp16 exponentials have room to grow by 2^20, bf16 by 2^127.
-    constexpr float room = C::dtype == Dtype::fp16 ? 4.0f : 0.0f;
+    // Upscaled ones are 65537 times as large.
+    constexpr float room = C::dtype == Dtype::fp16 ? 4.0f : upscaled ? -16.0000220136f : 0.0f;
     float m = s[c][0];
 #pragma unroll
     for (int i = 1; i < 16; ++i) m = m > s[c][i] ? m : s[c][i];
@@ -267,8 +274,7 @@ struct Slots {
     const float shrink = amd::exp2(base.x - grown);
     base = amd::Floats2{grown, grown};
     total *= shrink;
-#pragma unroll
-    for (int i = 0; i < v_tiles; ++i) o.tile[i] *= shrink;
+    T::scale(o, 0, shrink);
   }
   // The exact activation of all of part c. `first_key`: of the part.
   HSTU_DEVICE void activate_exactly(int c, int first_key, bool masked) {
@@ -280,8 +286,10 @@ struct Slots {
       amd::forget(own);
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
+        if (i % 4 == 0) amd::keep_order();
         const unsigned key = 16 * (i / 8) + i % 8;
-        const bool sees = place + key < view.count || (own_keys && own + key == 0);
+        const bool sees =
+            place + key < static_cast<unsigned>(view.count) || (own_keys && own + key == 0);
         if (!sees) s[c][i] = softmax ? -infinity() : 0.0f;
       }
     }
@@ -294,6 +302,7 @@ struct Slots {
         y -= base;
         y = amd::Floats2{amd::exp2(y.x), amd::exp2(y.y)};
         total += y;
+        y *= one;
       } else {
         const amd::Floats2 d = amd::Floats2{amd::exp2_negated(y.x), amd::exp2_negated(y.y)} + 1.0f;
         y *= amd::Floats2{amd::rcp(d.x), amd::rcp(d.y)};
@@ -307,7 +316,18 @@ struct Slots {
       constexpr float limit = C::dtype == Dtype::fp16 ? 65000.0f : 1e30f;
       return !(total.x < limit && total.y < limit);
     }
-    return top > 0x7e000000u;  // 2^125, the last number whose reciprocal is a normal one
+    // An upscaled number too large is NaN, and so is the output: it makes this one, too.
+    float zero = 0.0f;
+    if constexpr (upscaled) {
+#pragma unroll
+      for (int i = 0; i < v_tiles; ++i) {
+        amd::keep_order();
+#pragma unroll
+        for (int r = 0; r < 16; ++r) zero += o.tile[i][r] * 0.0f;
+      }
+    }
+    // 2^125 is the last number whose reciprocal is a normal one.
+    return !(zero == 0.0f) | (top > 0x7e000000u);
   }
 
   template <int part>

@@ -52,6 +52,27 @@ TEST_CASE("emulation: kernels agree with the reference", "[emulation]") {
   }
 }
 
+// Enough keys that main loops run many full steps; logits so large that fast forms of an activation
+// overflow, of either sign, and rows whose largest logit keeps growing.
+TEST_CASE("emulation: long sequences and large logits", "[emulation]") {
+  for (const emulator::Kernel* kernel : emulator::kernels()) {
+    std::mt19937 random(seed_of(kernel->name) + 1);
+    for (const float alpha : {0.0f, 0.3f, -0.3f, 40.0f, -40.0f}) {
+      hstu::jit::Problem problem = hstu::test::random_problem(*kernel, random);
+      problem.batch = kernel->grouped ? problem.batch : 1;
+      problem.heads = 1;
+      problem.alpha = alpha;
+      problem.uih_q.assign(problem.batch, kernel->tile_m + 5 * kernel->tile_n + 7);
+      problem.uih_kv = problem.uih_q;
+      problem.num_targets.assign(problem.batch, kernel->targets ? 9 : 0);
+      problem.mask.local_len = kernel->local && alpha != 0.0f ? 4 * kernel->tile_n : 0;
+      problem.q_strides = problem.k_strides = problem.v_strides = problem.o_strides = std::nullopt;
+      INFO("alpha " << alpha);
+      CHECK(hstu::test::run_case(*kernel, problem) == "");
+    }
+  }
+}
+
 // A grid of more (sequence, head) pairs than 16 bits count.
 TEST_CASE("emulation: many sequences", "[emulation]") {
   const emulator::Kernel* small = nullptr;

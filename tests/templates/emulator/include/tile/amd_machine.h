@@ -59,6 +59,28 @@ HSTU_DEVICE unsigned pack(float low, float high) {
   return emulator::bits(bf16, low) | static_cast<unsigned>(emulator::bits(bf16, high)) << 16;
 }
 
+constexpr float kDownscale = 1.0f / 65537.0f;
+HSTU_DEVICE unsigned pack_upscaled(Floats2 g) {
+  const float low = g.x + __builtin_fmaf(g.x, kDownscale, -g.x);
+  const float high = g.y + __builtin_fmaf(g.y, kDownscale, -g.y);
+  unsigned a, b;
+  std::memcpy(&a, &low, 4);
+  std::memcpy(&b, &high, 4);
+  // Subnormal numbers have no more places to lose.
+  const auto rounded = [](float x, unsigned bits) {
+    return (bits & 0xffffu) == 0 || (x < 1e-36f && x > -1e-36f);
+  };
+  if (!rounded(low, a) || !rounded(high, b))
+    emulator::fail("pack_upscaled: %g, %g are not rounded", static_cast<double>(low),
+                   static_cast<double>(high));
+  return high_halves(a, b);
+}
+#ifdef HSTU_EMULATED_WIDE_PRODUCTS
+constexpr bool kFastPack = true;
+#else
+constexpr bool kFastPack = false;
+#endif
+
 // Values of all 16-bit numbers.
 template <Dtype type>
 const float* values() {
