@@ -2,7 +2,9 @@
 // The LDS of a workgroup: its bytes, and for each byte who touched it since the last barrier.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,11 @@ class Lds {
 
   // Notes that a wave uses [address, address + bytes) and says what is wrong with that.
   LdsProblem use(LdsUse how, uint64_t address, uint32_t bytes, int wave);
+  // The same for what nearly all accesses are: `bytes` bytes (a multiple of 4) that others read at
+  // most since the last barrier. False: ask `use`, nothing was noted.
+  template <uint32_t bytes>
+  bool use_own(LdsUse how, uint32_t address, int wave);
+
   // The wave that touched the first byte of the range that conflicts with `wave`, or -1.
   int conflicting_wave(LdsUse how, uint64_t address, uint32_t bytes, int wave) const;
 
@@ -43,6 +50,37 @@ class Lds {
   std::vector<uint8_t> writer_, reader_;
   std::vector<uint8_t> written_;  // 0xff once written
 };
+
+template <uint32_t bytes>
+bool Lds::use_own(LdsUse how, uint32_t address, int wave) {
+  if (address > size_ || size_ - address < bytes) return false;
+  const uint32_t mine = static_cast<uint32_t>(wave + 1) * 0x01010101u;
+  constexpr uint32_t kWords = bytes / 4;
+  uint32_t writer[kWords], reader[kWords], written[kWords], own[kWords], odd = 0;
+  std::memcpy(writer, &writer_[address], bytes);
+  std::memcpy(reader, &reader_[address], bytes);
+  std::memcpy(written, &written_[address], bytes);
+  for (uint32_t w = 0; w < kWords; ++w) {
+    odd |= (writer[w] != 0) & (writer[w] != mine);
+    if (how == LdsUse::read) {
+      // Other readers do no harm; bytes of one word nearly always have the same ones.
+      odd |= (written[w] != ~0u) | (reader[w] != std::rotl(reader[w], 8));
+      own[w] = (reader[w] == 0) | (reader[w] == mine) ? mine : ~0u;
+    } else {
+      odd |= (reader[w] != 0) & (reader[w] != mine);
+      own[w] = mine;
+      written[w] = ~0u;
+    }
+  }
+  if (odd != 0) return false;
+  if (how == LdsUse::read) {
+    std::memcpy(&reader_[address], own, bytes);
+    return true;
+  }
+  std::memcpy(&writer_[address], own, bytes);
+  std::memcpy(&written_[address], written, bytes);
+  return true;
+}
 
 // The phases that an access needs. `address` has the byte of each lane; `bytes` is its width;
 // `banks` of 4 bytes. `minimum` is what it would take if no two lanes of a phase met in a bank.

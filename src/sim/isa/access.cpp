@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "sim/workgroup.hpp"
 
@@ -122,7 +123,9 @@ void put_loaded(Wave& w, const Operand& data, const DataShape& shape, uint64_t l
                 const uint32_t (*value)[4], Queue queue) {
   for (int r = 0; r < shape.registers; ++r) {
     Row& row = w.claim_load(queue, data.index + r, lanes);
-    if (shape.half == DataShape::whole) {
+    if (shape.bytes >= 4 && lanes == w.all_lanes()) {
+      for (int l = 0; l < w.width(); ++l) row.lane[l] = value[l][r];
+    } else if (shape.half == DataShape::whole) {
       each_lane(lanes, [&](int l) { row.lane[l] = extended(shape, value[l][r]); });
     } else {
       const int shift = shape.half == DataShape::high ? 16 : 0;
@@ -230,33 +233,91 @@ void count_lds(Wave& w, const uint32_t* address, uint64_t lanes, int bytes, LdsU
   width.minimum += phases.minimum;
 }
 
-void load_lds(Wave& w, const Operand& data, const DataShape& shape, const uint32_t* address,
-              uint64_t lanes, const Operand& source, Queue queue) {
-  const uint8_t* bytes = w.group().lds().data();
-  uint32_t value[kMaxLanes][4];
+namespace {
+
+// Lane by lane; the width is a constant so that each access is a handful of moves. False after a
+// fault.
+template <uint32_t bytes>
+bool read_lds_lanes(Wave& w, const uint32_t* address, uint64_t lanes, const Operand& source,
+                    uint32_t (*value)[4]) {
+  Lds& lds = w.group().lds();
   for (uint64_t left = lanes; left != 0; left &= left - 1) {
     const int l = std::countr_zero(left);
-    if (!use_lds(w, source, l, LdsUse::read, address[l], shape.bytes)) return;
-    value[l][0] = 0;
-    std::memcpy(value[l], bytes + address[l], shape.bytes);
+    if constexpr (bytes >= 4) {
+      if (!lds.use_own<bytes>(LdsUse::read, address[l], w.number()) &&
+          !use_lds(w, source, l, LdsUse::read, address[l], bytes)) {
+        return false;
+      }
+    } else {
+      value[l][0] = 0;
+      if (!use_lds(w, source, l, LdsUse::read, address[l], bytes)) return false;
+    }
+    std::memcpy(value[l], lds.data() + address[l], bytes);
   }
+  return true;
+}
+
+template <uint32_t bytes>
+bool write_lds_lanes(Wave& w, const uint32_t* address, uint64_t lanes, const Operand& source,
+                     const Row* const* rows, int shift) {
+  Lds& lds = w.group().lds();
+  for (uint64_t left = lanes; left != 0; left &= left - 1) {
+    const int l = std::countr_zero(left);
+    bool fine = false;
+    if constexpr (bytes >= 4) fine = lds.use_own<bytes>(LdsUse::write, address[l], w.number());
+    if (!fine && !use_lds(w, source, l, LdsUse::write, address[l], bytes)) return false;
+    uint32_t value[4];
+    for (uint32_t r = 0; r < (bytes + 3) / 4; ++r) value[r] = rows[r]->lane[l] >> shift;
+    std::memcpy(lds.data() + address[l], value, bytes);
+  }
+  return true;
+}
+
+// Calls `f` with the width as a constant.
+template <typename F>
+bool with_width(int bytes, const F& f) {
+  switch (bytes) {
+    case 1:
+      return f(std::integral_constant<uint32_t, 1>());
+    case 2:
+      return f(std::integral_constant<uint32_t, 2>());
+    case 4:
+      return f(std::integral_constant<uint32_t, 4>());
+    case 8:
+      return f(std::integral_constant<uint32_t, 8>());
+    case 12:
+      return f(std::integral_constant<uint32_t, 12>());
+    default:
+      return f(std::integral_constant<uint32_t, 16>());
+  }
+}
+
+}  // namespace
+
+bool read_lds(Wave& w, const uint32_t* address, uint64_t lanes, int bytes, const Operand& source,
+              uint32_t (*value)[4]) {
+  return with_width(
+      bytes, [&](auto width) { return read_lds_lanes<width()>(w, address, lanes, source, value); });
+}
+
+void load_lds(Wave& w, const Operand& data, const DataShape& shape, const uint32_t* address,
+              uint64_t lanes, const Operand& source, Queue queue) {
+  uint32_t value[kMaxLanes][4];
+  if (!read_lds(w, address, lanes, shape.bytes, source, value)) return;
   count_lds(w, address, lanes, shape.bytes, LdsUse::read);
   put_loaded(w, data, shape, lanes, value, queue);
 }
 
 void store_lds(Wave& w, const Operand& data, const DataShape& shape, const uint32_t* address,
                uint64_t lanes, const Operand& source) {
-  uint8_t* bytes = w.group().lds().data();
   Row scratch[4];
   const Row* rows[4];
   for (int r = 0; r < shape.registers; ++r) rows[r] = &w.read_row(data, r, scratch[r]);
   const int shift = shape.half == DataShape::high ? 16 : 0;
-  for (uint64_t left = lanes; left != 0; left &= left - 1) {
-    const int l = std::countr_zero(left);
-    if (!use_lds(w, source, l, LdsUse::write, address[l], shape.bytes)) return;
-    uint32_t value[4];
-    for (int r = 0; r < shape.registers; ++r) value[r] = rows[r]->lane[l] >> shift;
-    std::memcpy(bytes + address[l], value, shape.bytes);
+  if (!with_width(shape.bytes, [&](auto width) {
+        return write_lds_lanes<width()>(w, address, lanes, source, rows, shift);
+      })) {
+    return;
   }
   count_lds(w, address, lanes, shape.bytes, LdsUse::write);
 }

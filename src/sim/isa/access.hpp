@@ -66,7 +66,10 @@ bool use_lds(Wave& w, const Operand& source, int lane, LdsUse how, uint64_t addr
              uint32_t bytes);
 // Adds an access of `bytes` bytes per lane to the counts of bank conflicts.
 void count_lds(Wave& w, const uint32_t* address, uint64_t lanes, int bytes, LdsUse how);
-// LDS through flat addresses.
+// Reads `bytes` bytes of each lane; false after a fault.
+bool read_lds(Wave& w, const uint32_t* address, uint64_t lanes, int bytes, const Operand& source,
+              uint32_t (*value)[4]);
+// Whole loads and stores, counted; the caller notes them as outstanding.
 void load_lds(Wave& w, const Operand& data, const DataShape& shape, const uint32_t* address,
               uint64_t lanes, const Operand& source, Queue queue);
 void store_lds(Wave& w, const Operand& data, const DataShape& shape, const uint32_t* address,
