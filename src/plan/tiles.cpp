@@ -44,6 +44,41 @@ TileChoice cdna_tiles(const ForwardConfig& c, const Target& target) {
   return t;
 }
 
+// gfx950: as cdna_tiles(), with K and V loaded to LDS directly, three steps of 64 keys or four of
+// 32 under way there.
+TileChoice cdna4_tiles(const ForwardConfig& c, const Target& target) {
+  TileChoice t;
+  t.template_name = "attention/forward_cdna4.hip";
+  t.padded_qk = std::max(padded(c.head_dim_qk, 16), 32);
+  t.padded_v = padded(c.head_dim_v, 32);
+  // Q, output, logits and probabilities of two parts of 32 keys, operands on their way, addresses
+  // and intermediate values.
+  const int slots = std::min(t.padded_qk, t.padded_v) / 16;
+  const bool narrow = widest(t) <= 64;
+  t.registers = t.padded_qk / 4 + t.padded_v / 2 + 32 + 16 +
+                (narrow ? 16 + 12 : 4 * std::min(slots + 1, 8) + 26);
+  const bool wide = t.registers > 240;
+  const bool softmax = c.activation == Activation::softmax;
+  // Softmax keeps a row's maximum and sum beside it all: three waves where SiLU has four.
+  t.waves_per_simd = wide ? 1 : !narrow ? 2 : softmax ? 3 : 4;
+  t.waves = wide || (narrow && softmax) ? 4 : 8;
+  t.tile_m = 32 * t.waves;
+  t.tile_n = wide ? 32 : 64;
+  const int steps = wide ? 4 : 3;
+  t.lds_bytes = steps * t.tile_n * (t.padded_qk + t.padded_v) * 2;
+  t.why.push_back(fmt::format(
+      "tile: {} waves of 32 query rows; a wave keeps Q ({} registers a lane), the fp32 output "
+      "({}), twice 32 keys of logits (16) and of probabilities (8) in registers: about {} of {} at "
+      "{} wave(s) per SIMD",
+      t.waves, t.padded_qk / 4, t.padded_v / 2, t.registers, 512 / t.waves_per_simd,
+      t.waves_per_simd));
+  t.why.push_back(fmt::format(
+      "keys: {} a step, loaded to LDS directly, {} steps of K and V there: {} of {} bytes{}",
+      t.tile_n, steps, t.lds_bytes, target.lds_bytes,
+      wide ? "; two waves a SIMD would not fit at this head dim" : ""));
+  return t;
+}
+
 // gfx1102, gfx1103 and gfx1150 have the smaller of RDNA3's two register files.
 bool small_register_file(const Target& target) {
   return target.name == "gfx1102" || target.name == "gfx1103" || target.name == "gfx1150";
@@ -152,8 +187,9 @@ Result<TileChoice> choose_tiles(const ForwardConfig& config, const Target& targe
   switch (target.matrix) {
     case MatrixUnit::mfma_gfx908:
     case MatrixUnit::mfma_gfx90a:
-    case MatrixUnit::mfma_gfx950:
       return cdna_tiles(config, target);
+    case MatrixUnit::mfma_gfx950:
+      return cdna4_tiles(config, target);
     case MatrixUnit::wmma_gfx11:
     case MatrixUnit::wmma_gfx12:
       return rdna_tiles(config, target);

@@ -117,16 +117,15 @@ struct Cdna4Forward {
     amd::Buffer k, v;
   };
   // The rows that start behind the next meeting; the `first` time no V if it is late.
-  HSTU_DEVICE Arrivals arrivals(bool first = false) {
-    Arrivals a{k.rows(), v.rows()};
+  HSTU_DEVICE Arrivals arrivals(bool first = false) const {
+    return {k.rows(), late_v != 0 && first ? amd::plain_buffer(v.base, 0) : v.rows()};
+  }
+  // There may be a branch in it: not in the middle of a group.
+  HSTU_DEVICE void advance(bool first = false) {
     k.advance(steps);
-    if (late_v != 0 && first) {
-      a.v = amd::plain_buffer(v.base, 0);
-    } else {
-      v.advance(steps);
-      if (late_v == 0) v.rows_left = k.rows_left;  // said so that it is kept once
-    }
-    return a;
+    if (late_v != 0 && first) return;
+    v.advance(steps);
+    if (late_v == 0) v.rows_left = k.rows_left;  // said so that it is kept once
   }
   // Round `r` of the loads behind a meeting of a step in `buffer`.
   template <int r, int buffer>
@@ -138,6 +137,7 @@ struct Cdna4Forward {
   HSTU_DEVICE void restock_all(int buffer, bool first = false) {
     restock_from<0>(arrivals(first), (buffer + buffers - 1) % buffers,
                     (buffer + buffers - 1 - late_v) % buffers);
+    advance(first);
   }
   template <int r>
   HSTU_DEVICE void restock_from(const Arrivals& from, int k_buffer, int v_buffer) const {
@@ -194,6 +194,7 @@ struct Cdna4Forward {
         from = arrivals();
       });
       slots.template output_group<c>(lds, of_v, prepare, Restocking<next / parts>{*this, from});
+      advance();
     } else {
       slots.template logits_group<c>(lds, of_k, [] {});
       slots.template output_group<c>(lds, of_v, prepare, Nothing{});

@@ -32,7 +32,8 @@ struct Tile {
   static constexpr int elements = 16;
   static constexpr int row_slots = 1;
 
-  static constexpr int k_chunks = round_up(C::head_dim_qk, 16) / 8;  // of a row in LDS
+  // Chunks of a row in LDS; at least two products' worth of K, for a read to have a slot before it.
+  static constexpr int k_chunks = max_of(round_up(C::head_dim_qk, 16), 32) / 8;
   static constexpr int v_chunks = round_up(C::head_dim_v, 32) / 8;
   static constexpr int k_row_bytes = k_chunks * 16;
   static constexpr int v_row_bytes = v_chunks * 16;
@@ -172,7 +173,7 @@ struct Tile {
     const unsigned offset = row(0) * bytes + half() * 16;
 #pragma unroll
     for (int j = 0; j < k_slots; ++j) {
-      const bool inside = (2 * j + 2) * 8 <= C::head_dim_qk || half() == 0;
+      const bool inside = (2 * j + 1 + half()) * 8 <= C::head_dim_qk;
       q.chunk[j] = amd::load(from, inside ? offset + j * 32 : kNowhere);
     }
 #pragma unroll

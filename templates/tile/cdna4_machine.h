@@ -38,6 +38,9 @@ HSTU_DEVICE void hold(float& x) { asm volatile("" : "+v"(x)); }
 HSTU_DEVICE void hold(unsigned& x) { asm volatile("" : "+v"(x)); }
 HSTU_DEVICE void hold(Floats2& x) { asm volatile("" : "+v"(x)); }
 
+// The same of an accumulator, in accumulation registers.
+HSTU_DEVICE void hold_in_accumulators(Floats16& x) { asm volatile("" : "+a"(x)); }
+
 // As buffer(), of an address whose upper 16 bits are 0, with nothing told of uniformity.
 HSTU_DEVICE Buffer plain_buffer(unsigned long long address, int bytes) {
   return {{static_cast<int>(address), static_cast<int>(address >> 32), bytes, 0x00027000}};

@@ -73,6 +73,7 @@ struct Slots {
       amd::forget(v_at[i]);
     }
     T::zero(o);
+    settle();
     base = -3.402823466e38f;
     total = amd::Floats2{0.0f, 0.0f};
     shrink = 1.0f;
@@ -267,7 +268,13 @@ struct Slots {
     if constexpr (softmax) {
       if (__builtin_expect(late, 0)) {
 #pragma unroll
-        for (int i = 0; i < T::v_tiles; ++i) o.tile[i] *= shrink;
+        for (int i = 0; i < T::v_tiles; ++i) {
+          // One after the other: accumulation registers have to come and go.
+          if (C::waves_per_simd == 1) amd::hold_in_accumulators(o.tile[i]);
+          o.tile[i] *= shrink;
+          if (C::waves_per_simd == 1) amd::hold_in_accumulators(o.tile[i]);
+          amd::keep_order();
+        }
         late = false;
       }
     }
@@ -315,6 +322,15 @@ struct Slots {
     hold<1 - c, v_slots>();
     turn<v_slots>();
     rescale();
+    settle();
+  }
+  // A wave that has its SIMD for itself has as many accumulation registers as others; only the
+  // output can do with those.
+  HSTU_DEVICE void settle() {
+    if constexpr (C::waves_per_simd == 1) {
+#pragma unroll
+      for (int i = 0; i < T::v_tiles; ++i) amd::keep_in_accumulators(o.tile[i]);
+    }
   }
   template <int c, int n, class Prepare, class Side>
   HSTU_DEVICE void output_slots(const char* lds, const Places& w, Prepare prepare_next,
@@ -354,8 +370,10 @@ struct Slots {
   HSTU_DEVICE void begin(const char* lds, int buffer, int part, Prepare prepare_this) {
     s[c] = static_cast<amd::Floats16>(0.0f);
 #pragma unroll
-    for (int n = 0; n < k_slots; ++n)
+    for (int n = 0; n < k_slots; ++n) {
       amd::multiply<C::dtype>(s[c], read_k(lds, buffer, part, n), q.chunk[n]);
+      if (n % ring == ring - 1) amd::keep_order();
+    }
     prepare_this();
     rescale();
     activate<c, 0, v_slots>();
@@ -369,9 +387,12 @@ struct Slots {
   HSTU_DEVICE void end(const char* lds, int buffer, int part) {
     activate<c, v_slots, shares>();
 #pragma unroll
-    for (int n = 0; n < v_slots; ++n)
+    for (int n = 0; n < v_slots; ++n) {
       amd::multiply<C::dtype>(o.tile[n % T::v_tiles], read_v(lds, buffer, part, n),
                               p[c][n / T::v_tiles]);
+      if (n % ring == ring - 1) amd::keep_order();
+    }
+    settle();
   }
 };
 

@@ -141,11 +141,13 @@ struct UseWorker {
 }  // namespace
 
 TEST_CASE("cdna kernels: hipRTC", "[compile]") {
-  for (const char* target : {"gfx908", "gfx90a", "gfx942"}) compile_all(target, Driver::hiprtc);
+  for (const char* target : {"gfx908", "gfx90a", "gfx942", "gfx950"})
+    compile_all(target, Driver::hiprtc);
 }
 
 TEST_CASE("cdna kernels: clang", "[compile]") {
-  for (const char* target : {"gfx908", "gfx90a", "gfx942"}) compile_all(target, Driver::clang);
+  for (const char* target : {"gfx908", "gfx90a", "gfx942", "gfx950"})
+    compile_all(target, Driver::clang);
 }
 
 TEST_CASE("rdna kernels: clang", "[compile]") {

@@ -57,6 +57,8 @@ HSTU_DEVICE void hold(float&) {}
 HSTU_DEVICE void hold(unsigned&) {}
 HSTU_DEVICE void hold(Floats2&) {}
 
+HSTU_DEVICE void hold_in_accumulators(Floats16&) {}
+
 HSTU_DEVICE float largest(float a, float b) { return a > b ? a : b; }
 
 HSTU_DEVICE Buffer plain_buffer(unsigned long long address, int bytes) {
