@@ -233,30 +233,34 @@ struct Cdna4Forward {
     return last + 1 + late_v;
   }
 
+  // Step s by itself, nothing beside anything. `met` is the first meeting that has not been.
+  HSTU_DEVICE void lone_step(int s, int& met) {
+    while (met <= s) idle_step(met++);
+#pragma nounroll
+    for (int part = 0; part < parts; ++part) {
+      const int key = steps.first_key(s) + part * T::part_keys;
+      slots.template begin<0>(lds, s % buffers, part, [&] {
+        slots.template prepare<0>(key, wave.masked(s * parts + part));
+      });
+      if (parts == 1 && met == s + 1) idle_step(met++);
+      slots.template end<0>(lds, s % buffers, part);
+    }
+  }
+
   // After meeting -1.
   HSTU_DEVICE void run() {
     const int meetings = steps.count > 0 ? steps.count + late_v : 0;
-    int s = 0;
-    int begin = wave.begin[0], end = wave.end[0], next = wave.begin[1], next_end = wave.end[1];
-    // Work begins where cycles do. If it could not for the second stretch, the two become one.
-    if (begin < end && next < next_end && next - next % cycle_steps < end + late_v) {
-      end = next_end;
-      next = next_end;
+    int met = 0;
+    if (wave.begin[0] < wave.end[0]) {
+      while (met < wave.begin[0] - wave.begin[0] % cycle_steps) idle_step(met++);
+      met = work(met, wave.end[0]);
     }
-    if (begin >= end) {
-      begin = next;
-      end = next_end;
-      next = next_end;
-    }
+    // Own keys of target rows: a few steps.
+    if constexpr (C::targets && !C::cross) {
 #pragma nounroll
-    while (begin < end) {
-      while (s < begin - begin % cycle_steps) idle_step(s++);
-      s = work(s, end);
-      begin = next;
-      end = next_end;
-      next = next_end;
+      for (int s = wave.begin[1]; s < wave.end[1]; ++s) lone_step(s, met);
     }
-    while (s < meetings) idle_step(s++);
+    while (met < meetings) idle_step(met++);
   }
 };
 
