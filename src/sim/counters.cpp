@@ -62,6 +62,7 @@ void Tally::add(const Tally& other) {
   workgroups += other.workgroups;
   waves += other.waves;
   barriers += other.barriers;
+  barriers_apart += other.barriers_apart;
   waits += other.waits;
   waits_needed += other.waits_needed;
   undefined_reads += other.undefined_reads;
@@ -85,6 +86,7 @@ LaunchCounters counters_of(const Tally& t, const Code& code, const Machine& mach
   c.waits = t.waits;
   c.waits_needed = t.waits_needed;
   c.barriers = t.barriers;
+  c.barriers_apart = t.barriers_apart;
   c.undefined_reads = t.undefined_reads;
   c.first_undefined = t.first_undefined;
   for (const auto* widths : {&c.lds_read, &c.lds_write}) {
@@ -150,7 +152,8 @@ std::string to_text(const LaunchCounters& c, const std::string& target) {
                    ratio(c.global_write_lines, c.global_write_minimum)));
   line("scalar reads", fmt::format("{} bytes", c.scalar_read_bytes));
   line("waits", fmt::format("{}, {} with something outstanding", c.waits, c.waits_needed));
-  line("barriers", fmt::format("{} (waves that arrived)", c.barriers));
+  line("barriers", fmt::format("{} (waves that arrived); {} met at different addresses", c.barriers,
+                               c.barriers_apart));
   line("undefined reads", c.undefined_reads == 0
                               ? std::string("0")
                               : fmt::format("{}, first {}", c.undefined_reads, c.first_undefined));
@@ -191,6 +194,7 @@ std::string to_json(const LaunchCounters& c, const std::string& target) {
   j["scalar_read_bytes"] = c.scalar_read_bytes;
   j["waits"] = {{"executed", c.waits}, {"needed", c.waits_needed}};
   j["barriers"] = c.barriers;
+  j["barriers_apart"] = c.barriers_apart;
   j["undefined_reads"] = c.undefined_reads;
   const Bound bound = bound_of(c, target);
   j["bound"] = {{"matrix_us", bound.matrix_us},

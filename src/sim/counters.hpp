@@ -44,9 +44,12 @@ struct LaunchCounters {
   int line_bytes = 128;
   uint64_t scalar_read_bytes = 0;
 
-  uint64_t waits = 0;            // wait instructions executed
-  uint64_t waits_needed = 0;     // of these, with something outstanding that they waited for
-  uint64_t barriers = 0;         // per wave
+  uint64_t waits = 0;         // wait instructions executed
+  uint64_t waits_needed = 0;  // of these, with something outstanding that they waited for
+  uint64_t barriers = 0;      // per wave
+  // Barriers that a workgroup passed with its waves at different instructions: legal, the hardware
+  // counts arrivals.
+  uint64_t barriers_apart = 0;
   uint64_t undefined_reads = 0;  // reads of registers that no instruction wrote
   std::string first_undefined;   // where the first of them was
 

@@ -20,7 +20,7 @@ struct Tally {
   std::array<LdsWidth, LaunchCounters::kLdsWidths> lds_read{}, lds_write{};
   GlobalTally global_read, global_write;
   uint64_t scalar_read_bytes = 0;
-  uint64_t workgroups = 0, waves = 0, barriers = 0;
+  uint64_t workgroups = 0, waves = 0, barriers = 0, barriers_apart = 0;
   uint64_t waits = 0, waits_needed = 0;
   uint64_t undefined_reads = 0;
   std::string first_undefined;

@@ -133,11 +133,12 @@ void Workgroup::run_wave(Wave& wave) {
 bool Workgroup::pass_barrier(std::string& fault) {
   Wave* waiting = nullptr;
   const Wave* ended = nullptr;
-  bool all_wait = true;
+  bool all_wait = true, apart = false;
   for (const auto& wave : waves_) {
     if (wave->ended) {
       ended = wave.get();
     } else if (wave->at_barrier) {
+      apart = apart || (waiting != nullptr && waiting->barrier != wave->barrier);
       waiting = wave.get();
     } else {
       all_wait = false;
@@ -151,6 +152,7 @@ bool Workgroup::pass_barrier(std::string& fault) {
     return false;
   }
   if (!all_wait) return false;
+  tally_.barriers_apart += apart;
   lds_.new_epoch();
   for (const auto& wave : waves_) {
     wave->at_barrier = wave->signalled = false;

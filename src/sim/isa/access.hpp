@@ -52,6 +52,10 @@ struct Places {
 void load_memory(Wave& w, const Operand& data, const DataShape& shape, const Places& places,
                  Queue queue);
 void store_memory(Wave& w, const Operand& data, const DataShape& shape, const Places& places);
+// The LDS address in M0: 16 bits, 18 where the LDS is larger.
+inline uint32_t lds_base(Wave& w) {
+  return w.scalar_at(kM0) & (w.machine().lds_bytes > 65536 ? 0x3ffffu : 0xffffu);
+}
 // Loads that go to LDS: lane l's data to `lds_base` + l * its size.
 void load_to_lds(Wave& w, const DataShape& shape, const Places& places, uint32_t lds_base);
 

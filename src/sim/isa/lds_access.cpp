@@ -95,7 +95,7 @@ void write2(Wave& w, const Instruction& i) {
 // addtid: lane l at M0 + offset + 4 l.
 void lane_addresses(Wave& w, const Instruction& i, uint32_t* address) {
   for (int l = 0; l < kMaxLanes; ++l) {
-    address[l] = (w.scalar_at(kM0) & 0xffff) + static_cast<uint32_t>(i.modifiers.offset + 4 * l);
+    address[l] = lds_base(w) + static_cast<uint32_t>(i.modifiers.offset + 4 * l);
   }
 }
 Operand m0_operand() {

@@ -146,7 +146,7 @@ void load_lds_direct(Wave& w, const Instruction& i) {
   const Access a = operands_of(i, 0, 0);
   Places p;
   find_places(w, i, a, Space::global, p);
-  load_to_lds(w, shape, p, (w.scalar_at(kM0) & 0xffff) + static_cast<uint32_t>(i.modifiers.offset));
+  load_to_lds(w, shape, p, lds_base(w) + static_cast<uint32_t>(i.modifiers.offset));
 }
 
 // The argument of an atomic: the operation, and whether it is of 64 bits.

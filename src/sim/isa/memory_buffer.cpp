@@ -129,8 +129,7 @@ void load(Wave& w, const Instruction& i) {
   find_buffer_places(w, i, !i.modifiers.lds, shape, a);
   if (w.failed()) return;
   if (i.modifiers.lds) {
-    return load_to_lds(w, shape, a.places,
-                       (w.scalar_at(kM0) & 0xffff) + static_cast<uint32_t>(i.modifiers.offset));
+    return load_to_lds(w, shape, a.places, lds_base(w) + static_cast<uint32_t>(i.modifiers.offset));
   }
   load_memory(w, *a.data, shape, a.places, Queue::vector);
   w.issue(Queue::vector, a.data->index, shape.registers, false);
