@@ -307,7 +307,6 @@ HSTU_DEVICE void forward_cdna4(const ForwardArguments& a, char* lds) {
     slots.scale = -slots.scale;
     T::negate(slots.q);
   }
-  if (Slots<C>::scaled_q) T::scale_q(slots.q, slots.scale);
   if (steps.count > 0) {
     if (T::parts == 1)
       forward.restock_all(T::buffers - 1);  // all there is to meeting -1: meeting 0 is next

@@ -179,17 +179,6 @@ struct Tile {
 #pragma unroll
     for (int j = 0; j < k_slots; ++j) amd::await(q.chunk[j]);
   }
-  // q times `factor`, rounded again.
-  HSTU_DEVICE static void scale_q(Q& q, float factor) {
-#pragma unroll
-    for (int j = 0; j < k_slots; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const unsigned word = q.chunk[j][i];
-        q.chunk[j][i] = amd::pack<C::dtype>(amd::low_value<C::dtype>(word) * factor,
-                                            amd::high_value<C::dtype>(word) * factor);
-      }
-  }
   HSTU_DEVICE static void negate(Q& q) {
 #pragma unroll
     for (int j = 0; j < k_slots; ++j) q.chunk[j] ^= 0x80008000u;

@@ -34,7 +34,6 @@ HSTU_DEVICE void settle_loads() { asm volatile("s_waitcnt vmcnt(0)" ::: "memory"
 
 // Says that x is worked out here: the optimizer moves arithmetic past branches to its use
 // otherwise, and a schedule by hand with it.
-HSTU_DEVICE void hold(float& x) { asm volatile("" : "+v"(x)); }
 HSTU_DEVICE void hold(unsigned& x) { asm volatile("" : "+v"(x)); }
 HSTU_DEVICE void hold(Floats2& x) { asm volatile("" : "+v"(x)); }
 
@@ -63,19 +62,6 @@ HSTU_DEVICE Words2 read_lds_transposed(const char* lds, int offset) {
   return __builtin_bit_cast(Words2,
                             __builtin_amdgcn_ds_read_tr16_b64_v4i16(
                                 (__attribute__((address_space(3))) Shorts4*)((Local)lds + offset)));
-}
-
-// Value of a 16-bit element in the low, or high, half of a word.
-template <Dtype type>
-HSTU_DEVICE float low_value(unsigned word) {
-  if constexpr (type == Dtype::bf16) return __builtin_bit_cast(float, word << 16);
-  return static_cast<float>(
-      __builtin_bit_cast(_Float16, static_cast<unsigned short>(word & 0xffffu)));
-}
-template <Dtype type>
-HSTU_DEVICE float high_value(unsigned word) {
-  if constexpr (type == Dtype::bf16) return __builtin_bit_cast(float, word & 0xffff0000u);
-  return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<unsigned short>(word >> 16)));
 }
 
 }  // namespace hstu::amd

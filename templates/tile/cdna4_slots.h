@@ -29,8 +29,6 @@ struct Slots {
   using T = Tile<C>;
   static constexpr bool softmax = C::activation == Activation::softmax;
   static constexpr bool own_keys = C::targets && !C::cross;
-  // SiLU: Q carries the scale, rounded to bf16 once more; fp16 has not the range for it.
-  static constexpr bool scaled_q = false;
 
   static constexpr int k_slots = T::k_slots;
   static constexpr int v_slots = T::v_slots;
@@ -93,7 +91,6 @@ struct Slots {
   static constexpr int operations = softmax ? 8 : 16;
   HSTU_DEVICE static constexpr int ticks(int n) {
     if (softmax) return n == 1 || n == 2 || n == 4 || n == 5 || n >= 6 ? 2 : 1;
-    if (scaled_q && (n == 0 || n == 3)) return 0;
     return n == 1 || n == 2 || n == 4 || n == 6 || n == 7 || n == 9 || n == 10 || n == 12 ? 2 : 1;
   }
   HSTU_DEVICE static constexpr int ticks_before(int n) {
@@ -114,7 +111,7 @@ struct Slots {
 
   HSTU_DEVICE amd::Floats2 logits(int c, int first) const {
     const amd::Floats2 pair = {s[c][first], s[c][first + 1]};
-    return scaled_q ? pair : pair * scale;
+    return pair * scale;
   }
   HSTU_DEVICE void operate_silu(int c, int first, int n) {
     switch (n) {

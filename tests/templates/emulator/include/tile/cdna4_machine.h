@@ -53,7 +53,6 @@ HSTU_DEVICE void meet() {
 }
 HSTU_DEVICE void settle_loads() { wait_for_loads(0); }
 
-HSTU_DEVICE void hold(float&) {}
 HSTU_DEVICE void hold(unsigned&) {}
 HSTU_DEVICE void hold(Floats2&) {}
 
@@ -82,15 +81,6 @@ HSTU_DEVICE Words2 read_lds_transposed(const char* lds, int offset) {
           out[l] = Words2{e[0] | e[1] << 16, e[2] | e[3] << 16};
         }
       });
-}
-
-template <Dtype type>
-HSTU_DEVICE float low_value(unsigned word) {
-  return values<type>()[word & 0xffffu];
-}
-template <Dtype type>
-HSTU_DEVICE float high_value(unsigned word) {
-  return values<type>()[word >> 16];
 }
 
 }  // namespace hstu::amd
