@@ -66,11 +66,16 @@ struct Probe {
   std::string name = {};  // the code, unless given
 };
 
-// Runs all probes on the simulated target; one CHECK per probe, naming lane, operands and results.
+// Runs all probes on the simulated target; a failed CHECK per wrong probe, naming lane, operands
+// and results.
 // One kernel holds them all; when that is a fault, halves of them run, so that each fault blames
 // one.
 void run_probes(const std::string& target, const std::vector<Probe>& probes,
                 KernelForm form = KernelForm());
+
+// The same without the CHECKs: one text per probe that is wrong.
+std::vector<std::string> wrong_probes(const std::string& target, const std::vector<Probe>& probes,
+                                      KernelForm form = KernelForm());
 
 // Skips with a reason where there is no assembler or disassembler for the target.
 bool can_probe(const std::string& target, const std::string& test);

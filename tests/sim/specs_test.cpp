@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shipped specs through the command line on simulated devices, and what it says when something is
+// wrong.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/file.hpp"
+#include "base/subprocess.hpp"
+#include "catch.hpp"
+#include "probe.hpp"
+
+namespace hstu::test {
+namespace {
+
+jit::ProcessResult run(std::vector<std::string> arguments) {
+  jit::ProcessOptions options;
+  options.argv = {HSTU_PROGRAM, "run"};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  options.argv.insert(options.argv.end(), {"--cache-dir", HSTU_SIM_CACHE});
+  const auto result = jit::run_process(options);
+  REQUIRE(result.ok());
+  return *result;
+}
+
+int lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+std::string spec_file(const char* name) { return std::string(HSTU_TEST_DATA) + "/specs/" + name; }
+
+}  // namespace
+
+TEST_CASE("simulator: shipped specs pass on simulated devices") {
+  for (const char* target : {"gfx90a", "gfx942", "gfx1100"}) {
+    if (!can_probe(target, "shipped specs")) continue;
+    for (const char* spec : {"quickstart.json", "mask-test.json", "cross-mask-test.json"}) {
+      const auto result =
+          run({spec_file(spec), "--device", std::string("sim:") + target, "--json"});
+      INFO(target << " " << spec << ": " << result.output << result.errors);
+      if (result.exit_code == 5) {  // no compiler for it here
+        skip(fmt::format("{} on {}", spec, target), result.errors.substr(0, 200));
+        continue;
+      }
+      CHECK(result.exit_code == 0);
+      CHECK(result.signal == 0);
+      const auto json = nlohmann::json::parse(result.output, nullptr, false);
+      REQUIRE_FALSE(json.is_discarded());
+      CHECK(result.output.find("\"mismatches\"") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("simulator: the command line on simulated devices says what is wrong") {
+  const auto unknown = run({spec_file("quickstart.json"), "--device", "sim:gfx999"});
+  CHECK(unknown.exit_code == 4);
+  CHECK(unknown.signal == 0);
+  CHECK(lines(unknown.errors) == 1);
+  CHECK(unknown.errors.find("gfx999") != std::string::npos);
+  CHECK(unknown.errors.find("gfx90a") != std::string::npos);
+  CHECK(unknown.output.empty());
+  const auto empty = run({spec_file("quickstart.json"), "--device", "sim:"});
+  CHECK(empty.exit_code != 0);
+  CHECK(empty.signal == 0);
+  CHECK(lines(empty.errors) == 1);
+  if (!can_probe("gfx90a", "counters")) return;
+  const auto counted = run({spec_file("quickstart.json"), "--device", "sim:gfx90a", "--counters"});
+  if (counted.exit_code == 5) return;
+  CHECK(counted.exit_code == 0);
+  for (const char* word : {"matrix", "lds_read", "global_read"}) {
+    INFO(word << " in " << counted.output);
+    CHECK(counted.output.find(word) != std::string::npos);
+  }
+}
+
+}  // namespace hstu::test
