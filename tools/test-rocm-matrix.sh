@@ -4,7 +4,7 @@
 # scratch, matrix instructions), and executes them in simulation against the reference. Newer
 # versions live in folders of their own that are made on the first run (root; 1 GB each).
 # Usage: tools/test-rocm-matrix.sh [--compile-only] [--only VERSION] [--target T] [--jobs N]
-#   --compile-only   no simulation
+#   --compile-only   no simulation and no kernel table
 #   --only VERSION   5.2.3 (this system), 5.7.1 (Debian trixie) or 6.4.3 (Debian sid)
 #   --target T       only this target, e.g. gfx950
 #   --chroots DIR    where the other systems are or will be; default /opt/hstu-rocm
@@ -57,7 +57,7 @@ chosen=$(awk -F'|' -v only="$only" -v target="$only_target" '
 build=${HSTU_BUILD_DIR:-$hstu_root/build}
 if [ -z "${HSTU_BUILD_DIR:-}" ]; then  # else: as somebody built it
   hstu_install
-  hstu_targets="hstu-jit hstu-jit-worker hstu-jit-matrix" hstu_build "$build" \
+  hstu_targets="hstu-jit hstu-jit-worker hstu-jit-matrix hstu-jit-kernel-table" hstu_build "$build" \
     -DCMAKE_BUILD_TYPE=Release
 fi
 unset HSTU_JIT_HIPRTC HSTU_JIT_CLANG HSTU_JIT_WORKER HSTU_JIT_COMPILE HSTU_JIT_OBJDUMP \
@@ -196,6 +196,18 @@ compile_kernels() {
   fi
 }
 
+# tabulate_kernels VERSION TARGET: registers, modelled schedule and simulated counters of each.
+tabulate_kernels() {
+  local status=0
+  "$build/hstu-jit-kernel-table" --targets "$2" | tee "$work/log" || status=$?
+  if grep -q '^SKIPPED: ' "$work/log"; then
+    skips=$((skips + 1))
+  elif [ "$status" != 0 ]; then
+    echo "FAILED: ROCm $1, kernel table of $2: exit code $status"
+    failures=$((failures + 1))
+  fi
+}
+
 # simulate_specs VERSION TARGET: sets `cell`.
 simulate_specs() {
   local spec status passed=0 failed=0 index=0 log=$work/log
@@ -261,7 +273,7 @@ while IFS='|' read -r version place targets; do
     [ -z "$only_target" ] || [ "$target" = "$only_target" ] || continue
     compile_kernels "$version" "$target"
     compiled=$cell cell="not asked for"
-    [ "$simulate" = 0 ] || simulate_specs "$version" "$target"
+    [ "$simulate" = 0 ] || { tabulate_kernels "$version" "$target"; simulate_specs "$version" "$target"; }
     printf '%-10s %-8s %-26s %s\n' "$version" "$target" "$compiled" "$cell" >>"$work/table"
   done
 done <<<"$chosen"
