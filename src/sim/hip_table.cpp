@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HIP run-time library of simulated machines.
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "base/env.hpp"
 #include "sim/failures.hpp"
 #include "sim/launch.hpp"
 
@@ -79,37 +77,6 @@ thread_local std::string thread_text;  // of the last error with words of its ow
 size_t device_memory_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   return static_cast<size_t>(std::max(pages, 1L)) * static_cast<size_t>(std::max(page, 4096L)) / 2;
-}
-
-int number_from(const char* variable, uint64_t most, uint64_t& out) {
-  const auto text = get_env(variable);
-  if (!text) return 0;
-  char* end = nullptr;
-  const unsigned long long value = std::strtoull(text->c_str(), &end, 10);
-  if (*end != '\0' || value == 0 || value > most) return 0;  // no number: as if it was not set
-  out = value;
-  return 1;
-}
-
-Options effective_options() {
-  Simulator& s = simulator();
-  Options options;
-  {
-    const std::lock_guard<std::mutex> lock(s.mutex);
-    options = s.options;
-  }
-  if (options.threads <= 0) {
-    cpu_set_t set;
-    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
-    uint64_t threads = known ? static_cast<uint64_t>(CPU_COUNT(&set)) : 1;
-    number_from("HSTU_JIT_SIM_THREADS", 1024, threads);
-    options.threads = static_cast<int>(std::max<uint64_t>(threads, 1));
-  }
-  if (options.instructions_per_wave == 0) {
-    options.instructions_per_wave = 100'000'000;
-    number_from("HSTU_JIT_SIM_LIMIT", ~uint64_t{0} >> 1, options.instructions_per_wave);
-  }
-  return options;
 }
 
 bool known_device(int ordinal) {
@@ -355,7 +322,12 @@ int module_launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsig
   thread_report = {};
   thread_report.kernel = found->kernel->info.name;
   thread_report.target = std::string(found->module->code->machine().target);
-  if (Status ran = run_launch(request, effective_options(), thread_report); !ran) {
+  Options options;
+  {
+    const std::lock_guard<std::mutex> lock(s.mutex);
+    options = s.options;
+  }
+  if (Status ran = run_launch(request, with_defaults(options), thread_report); !ran) {
     thread_text = ran.error().message;
     return kHipErrorInvalidValue;
   }
@@ -462,7 +434,9 @@ const char* get_error_string(int error) {
     case kHipErrorNoBinaryForGpu:
     case kHipErrorLaunchFailure:
       if (!thread_text.empty()) return thread_text.c_str();
-      return error == kHipErrorInvalidImage ? "not a code object" : "invalid value";
+      return error == kHipErrorInvalidImage    ? "not a code object"
+             : error == kHipErrorLaunchFailure ? "the launch failed"
+                                               : "invalid value";
     default:
       return "an error that a test ordered";
   }

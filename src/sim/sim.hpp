@@ -55,7 +55,7 @@ LaunchReport last_launch();
 
 struct Options {
   int threads = 0;  // 0: HSTU_JIT_SIM_THREADS, else the processors this process may use
-  // A wave that executes more is a fault. 0: HSTU_JIT_SIM_LIMIT, else ten thousand million.
+  // A wave that executes more is a fault. 0: HSTU_JIT_SIM_LIMIT, else a hundred million.
   uint64_t instructions_per_wave = 0;
 };
 void set_options(const Options& options);
