@@ -26,13 +26,16 @@ struct WaveSteps {
 
   HSTU_DEVICE WaveSteps(const TileKeys& all, const TileKeys& wave_keys, int key_count)
       : wave(wave_keys), seqlen_kv(key_count) {
-    // LLVM 15 keeps what comes out of branches in vector registers.
-    wave.begin = same_in_all_lanes(wave.begin);
-    wave.end = same_in_all_lanes(wave.end);
-    wave.full_begin = same_in_all_lanes(wave.full_begin);
-    wave.full_end = same_in_all_lanes(wave.full_end);
-    wave.diagonal_begin = same_in_all_lanes(wave.diagonal_begin);
-    wave.diagonal_end = same_in_all_lanes(wave.diagonal_end);
+    if constexpr (C::waves_per_simd == 1) {
+      // LLVM 15 keeps what comes out of branches in vector registers, which are short here; scalar
+      // ones are elsewhere.
+      wave.begin = same_in_all_lanes(wave.begin);
+      wave.end = same_in_all_lanes(wave.end);
+      wave.full_begin = same_in_all_lanes(wave.full_begin);
+      wave.full_end = same_in_all_lanes(wave.full_end);
+      wave.diagonal_begin = same_in_all_lanes(wave.diagonal_begin);
+      wave.diagonal_end = same_in_all_lanes(wave.diagonal_end);
+    }
     const KeySteps<C> steps(all);
     main_begin = steps.main_begin;
     main_count = steps.main_count;
@@ -74,6 +77,24 @@ struct CdnaForward {
   S& slots;
   char* lds;
 
+  // Work beside matrix instructions: none, or a restock in pieces, one behind every second of them.
+  struct Nothing {
+    template <int>
+    HSTU_DEVICE void run() {}
+  };
+  struct Restock {
+    Feed<C>& feed;
+    typename Feed<C>::Load& load;
+    char* lds;
+    int first_k, first_v;
+    template <int n>
+    HSTU_DEVICE void run() {
+      constexpr int all = amd::kProducts * S::k_slots, every = all / Feed<C>::pieces;
+      static_assert(every > 0, "more pieces than matrix instructions");
+      if constexpr (n % every == 0) feed.template piece<n / every>(load, lds, first_k, first_v);
+    }
+  };
+
   // What follows barrier s.
   HSTU_DEVICE void restock(int s) {
     feed.land(load, lds);
@@ -91,18 +112,19 @@ struct CdnaForward {
   // Steps from s on, all keys from `key` to before `end` in them, which every row sees. Leaves the
   // last step with the logits of its last part, which is still to be finished; returns that step.
   HSTU_DEVICE int fast_steps(int s, int end) {
+    Nothing nothing;
     slots.begin(lds);
     if constexpr (T::parts == 2) {
       // While the logits of one part are computed, the other is on its way to the output.
       slots.read_ahead(lds, 1);
-      slots.template logits_group<0, 1, 0, true>(lds);
+      slots.template logits_group<0, 1, 0, true>(lds, nothing);
       slots.template output_group<0, 0, 0, true, false>(lds);
       restock(s);
       do {
-        slots.template logits_group<1, 0, 1, false>(lds);
+        slots.template logits_group<1, 0, 1, false>(lds, nothing);
         slots.template output_group<1, 1, 1, false, false>(lds);
         ++s;
-        slots.template logits_group<0, 1, 0, true>(lds);
+        slots.template logits_group<0, 1, 0, true>(lds, nothing);
         slots.template output_group<0, 0, 0, true, false>(lds);
         restock(s);
       } while (s + 1 < end);
@@ -111,16 +133,21 @@ struct CdnaForward {
       meet();
       slots.next_k();
       slots.read_ahead(lds, 0);
-      restock(s);
       do {
-        slots.template logits_group<0, 0, 0, false>(lds);
+        if constexpr (Feed<C>::in_pieces) {
+          Restock beside{feed, load, lds, steps.first_key(s + 3), v_key};
+          slots.template logits_group<0, 0, 0, false>(lds, beside);
+          v_key = beside.first_k;
+        } else {
+          restock(s);
+          slots.template logits_group<0, 0, 0, false>(lds, nothing);
+        }
         slots.template output_group<0, 0, 0, true, true>(lds);
         slots.next_v();
-        slots.s[0] = slots.s[1];
 #pragma unroll
         for (int j = 0; j < 2; ++j) slots.p[0][j] = slots.p[1][j];
-        restock(++s);
-      } while (s + 1 < end);
+      } while (++s + 1 < end);
+      restock(s);
     }
     slots.drop();
     return s;
@@ -148,9 +175,9 @@ struct CdnaForward {
 
   // Not "fast or exact": compilers lay the two ways out one behind the other, and would keep the
   // output of before the first for the second.
-  HSTU_DEVICE void run(bool exact) {
+  HSTU_DEVICE void run(int exact) {
     for (int s = 0; s < steps.count; ++s) {
-      const int fast_end = exact ? s : steps.fast_end(s);
+      const int fast_end = exact != 0 ? s : steps.fast_end(s);
       if (fast_end > s + 1) {
         s = fast_steps(s, fast_end);
         finish(s++, T::parts - 1);
@@ -241,7 +268,7 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
     slots.scale = {scale, scale};
     if (negative) T::negate(slots.q);
 
-    for (bool exact = false; steps.count > 0;) {
+    for (int exact = 0; steps.count > 0;) {
       slots.clear();
       feed.land(first, lds);
       if constexpr (big) feed.fetch(load, steps.first_key(1), steps.first_key(1));
@@ -249,9 +276,9 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
       feed.fetch(load, steps.first_key(2), 0, true);
       amd::lds_barrier();
       CdnaForward<C>{steps, feed, load, steps.first_key(2), slots, lds}.run(exact);
-      if (exact || !any_wave<C>(slots.overflow(), lds)) break;
+      if (exact != 0 || !any_wave<C>(slots.overflow(), lds)) break;
       // Once more.
-      exact = true;
+      exact = 1;
       feed.rewind();
       feed.fetch(first, steps.first_key(0), steps.first_key(0));
       if constexpr (!big) feed.fetch(load, steps.first_key(1), steps.first_key(1));

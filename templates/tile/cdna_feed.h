@@ -15,14 +15,20 @@ struct Feed {
   using T = Tile<C>;
   static constexpr int units = T::units;
 
+  // Whether every wave has one unit of K and one of V: then a step goes in 17 pieces, without
+  // branches (piece()).
+  static constexpr bool in_pieces =
+      units == 2 && T::k_units == T::threads && T::v_units == T::threads;
+  static constexpr int pieces = 17;
+
   // What one lane has loaded of a step, on its way to LDS.
   struct Load {
     amd::Words4 chunk[units][4];
   };
 
   int count;     // of keys
-  int v[units];  // as in Tile::Stage
-  bool exists[units], inside[units];
+  int v[units];  // -1: unit i is one of V, 0: of K, 1: the wave has none
+  bool inside[units];
   long long base[units];  // address of key 0
   int bytes[units];       // from key to key
   // Bytes from the step's first key; where registers are short the last three follow from the
@@ -37,8 +43,7 @@ struct Feed {
     const typename T::Stage stage;
 #pragma unroll
     for (int i = 0; i < units; ++i) {
-      v[i] = stage.v[i];
-      exists[i] = stage.exists[i];
+      v[i] = stage.exists[i] ? stage.v[i] : 1;
       inside[i] = stage.inside[i];
       other[i] = T::buffer_bytes;
       const typename T::Unit unit = stage.unit[i];
@@ -75,51 +80,74 @@ struct Feed {
   HSTU_DEVICE void fetch(Load& load, int first_k, int first_v, bool only_k = false) const {
 #pragma unroll
     for (int i = 0; i < units; ++i) {
-      if (!exists[i] || (only_k && v[i])) continue;
-      const int first_key = choose(i, first_k, first_v);
-      const int rows = max_of(min_of(count - first_key, C::tile_n), 0);
-      const long long first = base[i] + static_cast<long long>(first_key) * bytes[i];
-      const amd::Buffer buffer =
-          amd::buffer(reinterpret_cast<const unsigned short*>(first), rows * bytes[i]);
-      unsigned first_row = from[i][0];
-      if constexpr (offsets == 1) amd::forget(first_row);
+      if (v[i] > 0 || (only_k && v[i] != 0)) continue;
+      const amd::Buffer buffer = step(i, first_k, first_v);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const unsigned row = first_row + j * choose(i, C::tile_n / 4, 1) * bytes[i];
-        load.chunk[i][j] = amd::load(buffer, offsets == 4 ? from[i][j % offsets] : row);
-      }
+      for (int j = 0; j < 4; ++j) fetch(load, buffer, i, j);
     }
+  }
+  // The step's keys, for unit i.
+  HSTU_DEVICE amd::Buffer step(int i, int first_k, int first_v) const {
+    const int first_key = choose(i, first_k, first_v);
+    const int rows = max_of(min_of(count - first_key, C::tile_n), 0);
+    const long long first = base[i] + static_cast<long long>(first_key) * bytes[i];
+    return amd::buffer(reinterpret_cast<const unsigned short*>(first), rows * bytes[i]);
+  }
+  HSTU_DEVICE void fetch(Load& load, const amd::Buffer& buffer, int i, int j) const {
+    unsigned first_row = from[i][0];
+    if constexpr (offsets == 1) amd::forget(first_row);
+    const unsigned row = first_row + j * choose(i, C::tile_n / 4, 1) * bytes[i];
+    load.chunk[i][j] = amd::load(buffer, offsets == 4 ? from[i][j % offsets] : row);
   }
 
   HSTU_DEVICE void land(const Load& load, char* lds, bool only_k = false) {
 #pragma unroll
     for (int i = 0; i < units; ++i) {
-      if (!exists[i] || (only_k && v[i])) continue;
-      if (v[i]) {
-        if (T::v_units % T::wave_width == 0 || inside[i]) land_v(load.chunk[i], at[i], lds);
+      if (v[i] > 0 || (only_k && v[i] != 0)) continue;
+      if (v[i] != 0) {
+        if (T::v_units % T::wave_width == 0 || inside[i]) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) land_v(load, lds, i, j);
+        }
       } else if (T::k_units % T::wave_width == 0 || inside[i]) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) amd::write_lds(lds, at[i][j], load.chunk[i][j]);
+        for (int j = 0; j < 4; ++j) land_k(load, lds, i, j);
       }
-#pragma unroll
-      for (int j = 0; j < 4; ++j) at[i][j] += other[i];
-      other[i] = -other[i];
+      turn(i);
     }
+  }
+  HSTU_DEVICE void land_k(const Load& load, char* lds, int i, int j) const {
+    amd::write_lds(lds, at[i][j], load.chunk[i][j]);
+  }
+  // Rows 2 j and 2 j + 1 of the transposed unit. Row d + 4 has the key of row d: it stands 8 rows
+  // further, where bit 2 moved.
+  HSTU_DEVICE void land_v(const Load& load, char* lds, int i, int j) const {
+    const unsigned a = load.chunk[i][0][j], b = load.chunk[i][1][j];
+    const unsigned c = load.chunk[i][2][j], e = load.chunk[i][3][j];
+    char* to = lds + j / 2 * (8 * C::tile_n * 2);
+    amd::write_lds(to, at[i][2 * j % 4], amd::Words2{amd::low_halves(a, b), amd::low_halves(c, e)});
+    amd::write_lds(to, at[i][2 * j % 4 + 1],
+                   amd::Words2{amd::high_halves(a, b), amd::high_halves(c, e)});
+  }
+  // land() and fetch(), the n-th piece.
+  template <int n>
+  HSTU_DEVICE void piece(Load& load, char* lds, int first_k, int first_v) {
+    if constexpr (n < 4) land_k(load, lds, 0, n);
+    if constexpr (n >= 4 && n < 8) land_v(load, lds, 1, n - 4);
+    if constexpr (n == 8) {
+      turn(0);
+      turn(1);
+    }
+    if constexpr (n > 8 && n <= 12) fetch(load, step(0, first_k, first_v), 0, n - 9);
+    if constexpr (n > 12 && n < pieces) fetch(load, step(1, first_k, first_v), 1, n - 13);
+  }
+  HSTU_DEVICE void turn(int i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) at[i][j] += other[i];
+    other[i] = -other[i];
   }
 
  private:
-  HSTU_DEVICE static void land_v(const amd::Words4 (&chunk)[4], const int (&at)[4], char* lds) {
-#pragma unroll
-    for (int d = 0; d < 8; d += 2) {
-      const unsigned a = chunk[0][d / 2], b = chunk[1][d / 2];
-      const unsigned c = chunk[2][d / 2], e = chunk[3][d / 2];
-      const amd::Words2 even = {amd::low_halves(a, b), amd::low_halves(c, e)};
-      const amd::Words2 odd = {amd::high_halves(a, b), amd::high_halves(c, e)};
-      // Row d + 4 of V^T has the key of row d: it stands 8 rows further, where bit 2 moved.
-      amd::write_lds(lds + d / 4 * (8 * C::tile_n * 2), at[d % 4], even);
-      amd::write_lds(lds + d / 4 * (8 * C::tile_n * 2), at[d % 4 + 1], odd);
-    }
-  }
   template <class N>
   HSTU_DEVICE N choose(int i, N of_k, N of_v) const {
     return of_k ^ ((of_k ^ of_v) & static_cast<N>(v[i]));

@@ -76,8 +76,8 @@ struct Slots {
   // As at the start of a tile.
   HSTU_DEVICE void clear() {
     if (k_other < 0) {  // after an odd number of steps
-      next_k();
       next_v();
+      next_k();
     }
     T::zero(o);
     top = 0;
@@ -103,8 +103,10 @@ struct Slots {
     k_other = -k_other;
   }
   HSTU_DEVICE void next_v() {
+    // Of two parts, V turns before K: the way that K will go back.
+    const int other = T::parts == 2 ? -k_other : v_other;
 #pragma unroll
-    for (int j = 0; j < v_pairs; ++j) v_at[j] += v_other;
+    for (int j = 0; j < v_pairs; ++j) v_at[j] += other;
     v_other = -v_other;
   }
 
@@ -337,14 +339,15 @@ struct Slots {
 
   // Logits of part `1 - c` from K of part `k_part`; the first slots' reads have been made. Reads
   // ahead V of part `v_part`. `meet`: the barrier after which V of the next step may be read.
-  template <int c, int k_part, int v_part, bool meet>
-  HSTU_DEVICE void logits_group(const char* lds) {
+  // `beside.template run<n>()`: other work of the wave, called behind matrix instruction n.
+  template <int c, int k_part, int v_part, bool meet, class Beside>
+  HSTU_DEVICE void logits_group(const char* lds, Beside& beside) {
     s[1 - c] = static_cast<amd::Floats16>(0.0f);
-    logits_slots<0, c, k_part, v_part, meet>(lds);
+    logits_slots<0, c, k_part, v_part, meet>(lds, beside);
     turn<k_slots>();
   }
-  template <int n, int c, int k_part, int v_part, bool meet>
-  HSTU_DEVICE void logits_slots(const char* lds) {
+  template <int n, int c, int k_part, int v_part, bool meet, class Beside>
+  HSTU_DEVICE void logits_slots(const char* lds, Beside& beside) {
     if constexpr (n < k_slots) {
       constexpr int next = n + ahead, share = amd::kProducts * (v_slots + n);
       if constexpr (meet && n == k_slots - ahead) {
@@ -356,13 +359,26 @@ struct Slots {
           next < k_slots ? read_k(lds, k_part, next) : read_v(lds, v_part, next - k_slots);
       multiply<0>(s[1 - c], a, q.chunk[n]);
       activate<c, share>();
+      beside.template run<amd::kProducts * n>();
       amd::keep_order();
       if constexpr (amd::kProducts > 1) {
         multiply<1>(s[1 - c], a, q.chunk[n]);
         activate<c, share + 1>();
+        beside.template run<amd::kProducts * n + 1>();
         amd::keep_order();
       }
-      logits_slots<n + 1, c, k_part, v_part, meet>(lds);
+      logits_slots<n + 1, c, k_part, v_part, meet>(lds, beside);
+    }
+  }
+
+  // With one part a step, part 1 becomes part 0 when the step ends: an element of its logits in
+  // each share, since they have to leave the accumulation registers anyhow.
+  template <int share>
+  HSTU_DEVICE void carry() {
+    if constexpr (T::parts == 1 && share >= lead && share < lead + 16) {
+      float logit = s[1][share - lead];
+      amd::forget(logit);  // here and not later, all of them at once
+      s[0][share - lead] = logit;
     }
   }
 
@@ -371,6 +387,7 @@ struct Slots {
   template <int c, int v_part, int k_part, bool turn_k, bool meet>
   HSTU_DEVICE void output_group(const char* lds) {
     total_before = total;
+    static_assert(T::parts == 2 || amd::kProducts * v_slots >= lead + 16);
     output_slots<0, c, v_part, k_part, turn_k, meet>(lds);
     turn<v_slots>();
   }
@@ -387,10 +404,12 @@ struct Slots {
           next < v_slots ? read_v(lds, v_part, next) : read_k(lds, k_part, next - v_slots);
       multiply<0>(o.tile[i], a, p[c][j]);
       activate<1 - c, share>();
+      carry<share>();
       amd::keep_order();
       if constexpr (amd::kProducts > 1) {
         multiply<1>(o.tile[i], a, p[c][j]);
         activate<1 - c, share + 1>();
+        carry<share + 1>();
         amd::keep_order();
       }
       output_slots<n + 1, c, v_part, k_part, turn_k, meet>(lds);
