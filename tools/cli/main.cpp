@@ -31,7 +31,9 @@ int main(int argc, char** argv) {
   app.add_option("--cache-dir", common.cache_dir, "Kernel cache folder (see \"environment\")");
   app.add_option("--target", common.target,
                  "Compile for this target: cpu, gfx90a, gfx942, sm_90a ...; overrides the spec");
-  app.add_option("--device", common.device, "Run on this device: cpu, hip:0; overrides the spec");
+  app.add_option(
+      "--device", common.device,
+      "Run on this device: cpu, hip:0, sim:gfx942 (a simulated GPU); overrides the spec");
   app.footer("First steps: hstu-jit run tests/data/specs/quickstart.json; hstu-jit doctor");
   add_run(app, common, action);
   add_plan(app, common, action);

@@ -170,6 +170,12 @@ int run_command(const RunOptions& o, const Common& common) {
     else if (!r.failed() || r.validation)
       print_table(r);
     if (o.counters && !common.json && !r.counters_text.empty()) (void)print(r.counters_text);
+    if (o.counters && !r.failed() && r.counters_text.empty()) {
+      fmt::print(stderr,
+                 "hstu-jit: --counters: {} executed nothing in simulation; name a device such as "
+                 "sim:gfx942\n",
+                 r.device);
+    }
     if (r.failed()) {
       fmt::print(stderr, "hstu-jit: {}{}\n", r.name.empty() ? "" : r.name + ": ", r.error->message);
       if (!r.error->detail.empty()) fmt::print(stderr, "{}\n", r.error->detail);
