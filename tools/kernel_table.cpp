@@ -49,13 +49,9 @@ void count(const Row& row, Tally& tally) {
   tally.failed += !row.failures().empty();
   tally.goals += goal_of(row.key).has_value();
   tally.missed += row.missed_by() > 0;
-  constexpr int kWide = 16;
-  bool narrow = false;
-  for (const char* direction : {"global_read", "global_write", "lds_read", "lds_write"}) {
-    const int bytes = row.narrowest(direction);
-    narrow |= bytes > 0 && bytes < kWide;
-  }
-  tally.narrow += narrow;
+  constexpr int kWide = 16;  // bytes
+  tally.narrow += std::any_of(row.accesses.begin(), row.accesses.end(),
+                              [&](const auto& access) { return access.second < kWide; });
 }
 
 int run(const Options& o) {
@@ -92,6 +88,7 @@ int run(const Options& o) {
       continue;
     }
     say(heading(*target, toolchain, o.markdown));
+    std::string list = o.markdown ? "\n" : "";  // below the table
     for (const int head_dim : o.head_dims) {
       for (const std::string& dtype : o.dtypes) {
         for (const std::string& activation : o.activations) {
@@ -100,9 +97,12 @@ int run(const Options& o) {
           rows.push_back(make_row(**engine, *target, key));
           count(rows.back(), tally);
           say(line(rows.back(), o.markdown));
+          const std::string text = notes(rows.back(), o.markdown);
+          o.markdown ? void(list += text) : say(text);
         }
       }
     }
+    if (o.markdown) say(list);
   }
   if (o.json) {
     if (Status s = cli::print(to_json(rows, skips, tally)); !s) return fail(s.error());

@@ -20,8 +20,8 @@ constexpr Column kColumns[] = {
     {"D", 4},      {"type", 5},    {"function", 8}, {"VGPR", 5},
     {"AGPR", 5},   {"spills", 6},  {"scratch", 7},  {"LDS", 6},
     {"waves", 5},  {"1 wave", 11}, {"2 waves", 11}, {"reached", 13},
-    {"bound", 18}, {"waits", 26},  {"bytes", 12},   {"LDS conflicts", 13},
-    {"turns", 11}, {"result", 9},  {"goal", 16}};
+    {"bound", 14}, {"waits", 31},  {"bytes", 12},   {"LDS conflicts", 13},
+    {"turns", 13}, {"result", 9},  {"goal", 16}};
 
 std::string percent(double share) { return fmt::format("{:.1f}", share * 100); }
 
@@ -165,10 +165,7 @@ Json row_json(const Row& row) {
                   {"limited_by", row.schedule->limited_by}};
     j["shares"] = Json::array();
     for (const MatrixShare& share : row.schedule->shares) j["shares"].push_back(share_json(share));
-    for (const char* direction : {"global_read", "global_write", "lds_read", "lds_write"}) {
-      if (const int bytes = row.narrowest(direction); bytes > 0)
-        j["narrowest_bytes"][direction] = bytes;
-    }
+    j["narrowest_bytes"] = row.accesses;
   }
   j["lds_conflicts"] = Json::array();
   for (const Conflicts& c : row.conflicts) {
@@ -207,24 +204,29 @@ std::string heading(const Target& target, const std::string& toolchain, bool mar
   return out;
 }
 
-std::string line(const Row& row, bool markdown) {
-  std::string out = joined(cells(row), markdown);
-  if (markdown) return out;  // a table has no room between rows
+std::string line(const Row& row, bool markdown) { return joined(cells(row), markdown); }
+
+std::string notes(const Row& row, bool markdown) {
+  std::vector<std::string> texts;
   if (row.paths.size() > 1) {
-    out += "      paths:";
+    std::string text = "paths:";
     for (size_t i = 0; i < row.paths.size(); ++i) {
       const PathShare& path = row.paths[i];
-      out += fmt::format("{} {} turns of {} instructions {}-{} %", i == 0 ? "" : ";", path.turns,
-                         path.instructions, percent(path.low), percent(path.high));
+      text += fmt::format("{} {} turns of {} instructions {}-{} %", i == 0 ? "" : ";", path.turns,
+                          path.instructions, percent(path.low), percent(path.high));
     }
-    out += "\n";
+    texts.push_back(std::move(text));
   }
   constexpr size_t kMost = 8;
   const std::vector<std::string> failures = row.failures();
-  for (size_t i = 0; i < std::min(kMost, failures.size()); ++i)
-    out += "      " + failures[i] + "\n";
-  if (failures.size() > kMost) {
-    out += fmt::format("      and {} more\n", failures.size() - kMost);
+  texts.insert(texts.end(), failures.begin(),
+               failures.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, failures.size())));
+  if (failures.size() > kMost) texts.push_back(fmt::format("and {} more", failures.size() - kMost));
+  std::string out;
+  for (const std::string& text : texts) {
+    out += markdown ? fmt::format("- D {} {} {}: {}\n", row.key.head_dim, dtype_name(row.key.dtype),
+                                  activation_name(row.key.activation), text)
+                    : fmt::format("      {}\n", text);
   }
   return out;
 }

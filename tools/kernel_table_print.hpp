@@ -16,6 +16,9 @@ struct Tally {
 // The rows of one target and compiler, below a heading.
 std::string heading(const Target& target, const std::string& toolchain, bool markdown);
 std::string line(const Row& row, bool markdown);
+// The paths of a row where they are several, and what failed; lines, or a Markdown list that must
+// follow its table.
+std::string notes(const Row& row, bool markdown);
 // What the columns mean, and what the shares are.
 std::string legend(bool markdown);
 std::string summary(const Tally& tally);

@@ -8,7 +8,9 @@
 
 #include "cli/job.hpp"
 #include "kernel_table_counts.hpp"
+#include "object/classify.hpp"
 #include "object/issue.hpp"
+#include "object/operands.hpp"
 #include "sim/sim.hpp"
 
 namespace hstu::jit::table {
@@ -112,6 +114,16 @@ Result<PathShare> share_of(const ExecutedPath& path, const Row& row) {
   return out;
 }
 
+void add_accesses(const ExecutedPath& path, std::map<std::string, int>& narrowest) {
+  for (const ListedInstruction& i : path.path) {
+    const std::string kind = object::instruction_class(object::InstructionSet::amd, i.mnemonic);
+    const int bytes = object::bytes_per_lane(i.mnemonic);
+    if ((kind.rfind("lds_", 0) != 0 && kind.rfind("global_", 0) != 0) || bytes == 0) continue;
+    const auto at = narrowest.emplace(kind, bytes).first;
+    at->second = std::min(at->second, bytes);
+  }
+}
+
 Status fill(Engine& engine, const Target& target, Row& row) {
   // The plan does not depend on the lengths.
   const Problem any = problem_of(row.key, {1}, 128);
@@ -154,6 +166,7 @@ Status fill(Engine& engine, const Target& target, Row& row) {
     const Result<PathShare> share = share_of(path, row);
     if (!share) return share.error();
     row.paths.push_back(*share);
+    add_accesses(path, row.accesses);
   }
   return {};
 }
@@ -191,14 +204,9 @@ const MatrixShare* Row::judged() const {
   return two != nullptr && two->reached ? two : share_at(1);
 }
 
-int Row::narrowest(const char* direction) const {
-  int least = 0;
-  if (!schedule) return least;
-  for (const ScheduleAccess& access : schedule->loop.accesses) {
-    if (access.kind != direction || access.bytes == 0) continue;
-    if (least == 0 || access.bytes < least) least = access.bytes;
-  }
-  return least;
+int Row::narrowest(const std::string& kind) const {
+  const auto found = accesses.find(kind);
+  return found == accesses.end() ? 0 : found->second;
 }
 
 double Row::missed_by() const {

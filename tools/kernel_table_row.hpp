@@ -2,7 +2,7 @@
 // One row of the kernel table: a kernel planned, compiled, modelled and executed in simulation.
 #pragma once
 
-#include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +56,7 @@ struct Row {
   int64_t tiles_a_turn = 0;      // tiles of keys
   int64_t simulated_waves = 0;   // instructions that waves executed, in thousands
   std::vector<PathShare> paths;  // ways round the main loop that waves took; the model's first
+  std::map<std::string, int> accesses;  // "lds_read": bytes a lane of the narrowest on these ways
   std::vector<std::string> count_differences;
   std::optional<double> relative_error;  // Frobenius, the larger one of both launches
 
@@ -63,7 +64,7 @@ struct Row {
   const MatrixShare* share_at(int waves) const;  // null when not modelled
   // The share a goal is held against: at two waves, or at the occupancy reached.
   const MatrixShare* judged() const;
-  int narrowest(const char* direction) const;  // bytes a lane, in the main loop; 0: no access
+  int narrowest(const std::string& kind) const;  // of `accesses`; 0: none
   // What is wrong with the kernel; a missed goal is not among it.
   std::vector<std::string> failures() const;
   // How far the lowest share, of all paths, stays below the goal; 0 when it is reached or there is
