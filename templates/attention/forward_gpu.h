@@ -92,6 +92,9 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
   constexpr MaskFeatures f = mask_features<C>();
   constexpr bool softmax = C::activation == Activation::softmax;
   constexpr float log2e = 1.4426950408889634f;
+  // Softmax: exponentials are 2^lift times as large, so that small ones in fp16 are still normal
+  // numbers; matrix units of gfx90a take denormals for zero.
+  constexpr float lift = C::dtype == Dtype::fp16 ? 4.0f : 0.0f;
 
   const WorkTile w = work_tile<C>(a, T::block());
   if (w.first_row >= w.seqlen_q) return;
@@ -171,6 +174,7 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
           const float grown = row_max[r] > m ? row_max[r] : m;
           base[r] = grown == -infinity() ? 0.0f : grown;  // a row with nothing seen yet stays at 0
           const float shrink = T::exp2(row_max[r] - base[r]);
+          base[r] -= lift;
           row_max[r] = grown;
           row_sum[r] *= shrink;
           T::scale(o, r, shrink);
@@ -205,7 +209,7 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
       const int row = T::row(r);
       if (C::write_lse && row < rows && T::first_of_row(r)) {
         const float lse =
-            sum > 0.0f ? (row_max[r] + T::log2(sum)) * 0.6931471805599453f : -infinity();
+            sum > 0.0f ? (row_max[r] + (T::log2(sum) - lift)) * 0.6931471805599453f : -infinity();
         a.lse[place.batch * a.lse_strides.batch + (token + row) * a.lse_strides.seq +
               place.head * a.lse_strides.head] = lse;
       }

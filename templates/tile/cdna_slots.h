@@ -265,9 +265,10 @@ struct Slots {
 
   // Softmax: exponentials from here on are of numbers not above those of part c.
   HSTU_DEVICE void rebase(int c) {
-    // fp16 exponentials have room to grow by 2^20, bf16 by 2^127.
-    // Upscaled ones are 65537 times as large.
-    constexpr float room = C::dtype == Dtype::fp16 ? 4.0f : upscaled ? -16.0000220136f : 0.0f;
+    // fp16 exponentials are 2^4 times as large, so that those 2^-18 of the largest are still normal
+    // numbers (matrix units of gfx90a take denormals for zero), and have room to grow by 2^12; bf16
+    // by 2^127. Upscaled ones are 65537 times as large.
+    constexpr float room = C::dtype == Dtype::fp16 ? -4.0f : upscaled ? -16.0000220136f : 0.0f;
     float m = s[c][0];
 #pragma unroll
     for (int i = 1; i < 16; ++i) m = m > s[c][i] ? m : s[c][i];
