@@ -41,15 +41,19 @@ constexpr Member kMembers[] = {
 // Clocks of matrix instructions, by the part of the mnemonic after v_mfma_, v_smfmac_ or v_wmma_.
 // The first row that fits wins. MFMA: passes of 4 clocks, as the scheduling model of LLVM
 // (SISchedule.td) and the MFMA tables of the instruction set documents give them. WMMA: from peak
-// FLOP per clock (512 a compute unit of two SIMDs on gfx1100, 1024 on gfx1201).
+// FLOP per clock (512 a compute unit of two SIMDs on gfx1100, 1024 on gfx1201; of 4-bit integers
+// two and four times as many).
 struct MatrixRow {
   std::string_view machines;  // names it holds for
   std::string_view part;      // found in the mnemonic
   int clocks;
 };
 constexpr MatrixRow kMatrix[] = {
-    {"gfx90a gfx942 gfx950", "f64_16x16x4", 32},
-    {"gfx90a gfx942 gfx950", "f64_4x4x4", 16},
+    {"gfx90a gfx942", "f64_16x16x4", 32},
+    {"gfx90a gfx942", "f64_4x4x4", 16},
+    // Half the rate of the parts before it (CDNA4 white paper: 78.6 TFLOPS).
+    {"gfx950", "f64_16x16x4", 64},
+    {"gfx950", "f64_4x4x4", 32},
     {"gfx908 gfx90a gfx942 gfx950", "_4x4x", 8},
     {"gfx908 gfx90a", "_16x16x", 32},
     {"gfx908 gfx90a", "_32x32x", 64},
@@ -63,8 +67,9 @@ constexpr MatrixRow kMatrix[] = {
     {"gfx950", "_16x16x128_f8f6f4", 32},
     {"gfx942 gfx950", "_16x16x", 16},
     {"gfx942 gfx950", "_32x32x", 32},
+    {"gfx1100", "_16x16x16_iu4", 16},
     {"gfx1100", "_16x16x16_", 32},
-    {"gfx1201", "_16x16x32_iu4", 16},
+    {"gfx1201", "_16x16x32_iu4", 8},
     {"gfx1201", "_16x16x16_iu", 8},
     {"gfx1201", "_16x16x16_fp8", 8},
     {"gfx1201", "_16x16x16_bf8", 8},

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "object/machine.hpp"
 #include "sim/isa/matrix.hpp"
 #include "sim/isa/tables.hpp"
+#include "sim/machine.hpp"
 
 namespace hstu::jit::sim {
 namespace {
@@ -156,6 +159,25 @@ TEST_CASE("simulator: passes of matrix instructions") {
   CHECK(passes("v_wmma_f32_16x16x16_f16", 0x1100) == 8);
   CHECK(passes("v_wmma_f32_16x16x16_f16", 0x1201) == 4);
   CHECK(passes("v_mfma_f32_32x32x16_f16", 0x942) == 0);  // has it not
+}
+
+// Two tables from two sources: peak rates here, durations in the issue model.
+TEST_CASE("simulator: passes of matrix instructions agree with the issue model") {
+  for (const Machine& machine : machines()) {
+    const auto model = object::find_machine(machine.target, {});
+    REQUIRE(model.ok());
+    int compared = 0;
+    for (const Opcode& opcode : matrix_opcodes()) {
+      const uint32_t passes = matrix_passes(opcode, machine.gfx);
+      if (passes == 0) continue;
+      INFO(std::string(machine.target) << " " << opcode.mnemonic);
+      const auto clocks = object::matrix_clocks(*model, opcode.mnemonic);
+      REQUIRE(clocks.has_value());
+      CHECK(static_cast<uint32_t>(*clocks) == 4 * passes);
+      ++compared;
+    }
+    CHECK(compared > 0);
+  }
 }
 
 }  // namespace

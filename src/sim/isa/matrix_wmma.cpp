@@ -258,6 +258,7 @@ std::span<const Opcode> wmma_opcodes() {
 }
 
 uint32_t wmma_passes(int shape, uint32_t gfx) {
+  if (gfx < 0x1100) return 0;
   const int clocks = gfx < 0x1200 ? kShapes[shape].clocks11 : kShapes[shape].clocks12;
   return static_cast<uint32_t>(clocks / 4);
 }
