@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.hpp"
 #include "object/elf.hpp"
 #include "object/listing.hpp"
 #include "sim/isa/decode.hpp"
@@ -74,6 +75,15 @@ Status read_descriptor(std::string_view d, const Machine& machine, int version, 
     k.preload_dwords = bits(preload, 0, 7);
     k.preload_offset = bits(preload, 7, 9);
   }
+  // Both machines have 16 user SGPRs; 12 may be taken before the preloaded arguments.
+  constexpr uint32_t kMostPreloaded = 16;
+  if (k.preload_dwords > kMostPreloaded ||
+      (k.preload_dwords > 0 &&
+       uint64_t{4} * (k.preload_offset + k.preload_dwords) > k.kernarg_bytes)) {
+    return odd_object(fmt::format("{} preloads {} dwords from dword {} of {} bytes of arguments",
+                                  k.info.name, k.preload_dwords, k.preload_offset,
+                                  k.kernarg_bytes));
+  }
   return {};
 }
 
@@ -133,11 +143,15 @@ Result<std::shared_ptr<const Code>> Code::load(std::string_view object) {
       const auto type = static_cast<uint32_t>(what);
       const uint64_t symbol = what >> 32;
       uint64_t value = code->base_ + addend;
-      if (type == kAbsolute64 && symbol < dynamic->size()) value += (*dynamic)[symbol].value;
-      if ((type != kAbsolute64 && type != kRelative64) || symbol >= dynamic->size() + 1 ||
-          where > code->bytes_ || code->bytes_ - where < 8) {
+      const bool named = type == kAbsolute64 && symbol < dynamic->size();
+      if ((!named && type != kRelative64) || where > code->bytes_ || code->bytes_ - where < 8) {
         return odd_object(fmt::format("relocation {} of type {} is not known", at / 24, type));
       }
+      if (named && (*dynamic)[symbol].section == 0) {
+        return odd_object(
+            fmt::format("it uses {}, which it does not hold", printable((*dynamic)[symbol].name)));
+      }
+      if (named) value += (*dynamic)[symbol].value;
       std::memcpy(base + where, &value, 8);
     }
   }

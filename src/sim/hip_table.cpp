@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "sim/failures.hpp"
@@ -59,6 +61,7 @@ class Handles {
 struct Simulator {
   std::mutex mutex;
   DeviceMemory memory[16];
+  std::shared_mutex running[16];  // shared by the launches on a device
   Handles<Module> modules;
   Handles<Function> functions;
   Handles<int> streams;
@@ -158,8 +161,12 @@ int allocate(void** pointer, size_t bytes) {
 int release(void* pointer) {
   HSTU_SIM_ENTRY("free");
   if (pointer == nullptr) return 0;
-  for (DeviceMemory& memory : simulator().memory) {
-    if (memory.release(pointer)) return 0;
+  Simulator& s = simulator();
+  for (size_t d = 0; d < std::size(s.memory); ++d) {
+    if (!s.memory[d].holds(pointer, 0)) continue;
+    // As hipFree does: what runs on the device may still use it.
+    const std::unique_lock<std::shared_mutex> idle(s.running[d]);
+    if (s.memory[d].release(pointer)) return 0;
   }
   return kHipErrorInvalidValue;
 }
@@ -318,6 +325,7 @@ int module_launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsig
                         dynamic_lds,
                         arguments,
                         {}};
+  const std::shared_lock<std::shared_mutex> running(s.running[current_device]);
   request.buffers = s.memory[current_device].ranges();
   thread_report = {};
   thread_report.kernel = found->kernel->info.name;
@@ -361,10 +369,12 @@ int device_synchronize() {
   return 0;
 }
 
-std::shared_ptr<Event> find_event(void* event) {
+// The event as it is now; nothing for a handle that is none.
+std::optional<Event> find_event(void* event) {
   Simulator& s = simulator();
   const std::lock_guard<std::mutex> lock(s.mutex);
-  return s.events.find(event);
+  const std::shared_ptr<Event> found = s.events.find(event);
+  return found ? std::optional(*found) : std::nullopt;
 }
 
 int event_create(void** event) {
@@ -384,10 +394,12 @@ int event_destroy(void* event) {
 
 int event_record(void* event, void* stream) {
   HSTU_SIM_ENTRY("event_record");
-  const std::shared_ptr<Event> found = find_event(event);
-  if (!found || !known_stream(stream)) return kHipErrorInvalidHandle;
-  found->recorded = true;
-  found->time = Clock::now();
+  if (!known_stream(stream)) return kHipErrorInvalidHandle;
+  Simulator& s = simulator();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  const std::shared_ptr<Event> found = s.events.find(event);
+  if (!found) return kHipErrorInvalidHandle;
+  *found = {true, Clock::now()};
   return 0;
 }
 
@@ -399,7 +411,7 @@ int event_synchronize(void* event) {
 // Times of the host: what simulating took.
 int event_elapsed_time(float* milliseconds, void* from, void* to) {
   HSTU_SIM_ENTRY("event_elapsed_time");
-  const std::shared_ptr<Event> first = find_event(from), second = find_event(to);
+  const std::optional<Event> first = find_event(from), second = find_event(to);
   if (!first || !second || !first->recorded || !second->recorded) return kHipErrorInvalidHandle;
   *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
   return 0;

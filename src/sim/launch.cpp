@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "sim/isa/operand.hpp"
@@ -22,10 +24,11 @@ bool is_hidden(const KernelArgument& argument) { return argument.kind.rfind("hid
 // What the run-time library appends: LLVM's "User Guide for AMDGPU Backend", "Code Object V5
 // Metadata" (and V4, whose kinds are among them).
 uint64_t hidden_value(const std::string& kind, const LaunchRequest& r, uint64_t queue) {
-  const auto axis = static_cast<size_t>(kind.back() - 'x');
-  const auto starts = [&](const char* prefix) { return kind.rfind(prefix, 0) == 0; };
-  if (starts("hidden_block_count_")) return r.grid[axis];
-  if (starts("hidden_group_size_")) return r.block[axis];
+  constexpr const char* kAxes[] = {"x", "y", "z"};
+  for (size_t d = 0; d < 3; ++d) {
+    if (kind == std::string("hidden_block_count_") + kAxes[d]) return r.grid[d];
+    if (kind == std::string("hidden_group_size_") + kAxes[d]) return r.block[d];
+  }
   if (kind == "hidden_grid_dims") {
     return r.grid[2] * r.block[2] > 1 ? 3 : r.grid[1] * r.block[1] > 1 ? 2 : 1;
   }
@@ -95,7 +98,13 @@ Status check_request(const LaunchRequest& r, uint64_t lds_bytes, uint64_t& workg
                       "work-items and at least one workgroup",
                       r.block[0], r.block[1], r.block[2], r.grid[0], r.grid[1], r.grid[2]));
     }
-    if (workgroups > (uint64_t{1} << 40) / r.grid[d]) return refusal("too many workgroups");
+    // The dispatch packet counts work-items in 32 bits; gfx12 hands the kernel 16 bits of y and z.
+    const bool narrow = d > 0 && r.code->machine().generation == Generation::gfx12;
+    if (uint64_t{r.grid[d]} * r.block[d] > UINT32_MAX || (narrow && r.grid[d] > 0xffff) ||
+        workgroups > (uint64_t{1} << 40) / r.grid[d]) {
+      return refusal(fmt::format("too many workgroups: {} x {} x {} of {} x {} x {}", r.grid[0],
+                                 r.grid[1], r.grid[2], r.block[0], r.block[1], r.block[2]));
+    }
     workgroups *= r.grid[d];
   }
   const int most = k.info.max_workgroup.value_or(1024);
@@ -107,7 +116,22 @@ Status check_request(const LaunchRequest& r, uint64_t lds_bytes, uint64_t& workg
     return refusal(fmt::format("{} needs {} bytes of LDS, {} has {}", k.info.name, lds_bytes,
                                r.code->machine().target, r.code->machine().lds_bytes));
   }
-  uint64_t wanted = 0;
+  // What the scratch registers of the hardware can say for a wave.
+  constexpr uint64_t kMostScratch = uint64_t{8} << 20;
+  if (uint64_t{k.scratch_bytes} * static_cast<uint64_t>(k.wave_width) > kMostScratch) {
+    return refusal(fmt::format("{} needs {} bytes of scratch for each work-item; a wave has {} KB",
+                               k.info.name, k.scratch_bytes, kMostScratch >> 10));
+  }
+  uint64_t wanted = k.kernarg_bytes;
+  for (const KernelArgument& a : k.info.arguments) {
+    wanted = std::max<uint64_t>(wanted, uint64_t{a.offset} + a.size);
+  }
+  constexpr uint64_t kMostArguments = uint64_t{1} << 20;
+  if (wanted > kMostArguments || r.arguments.size() > kMostArguments) {
+    return refusal(fmt::format("{} wants {} bytes of arguments, {} were given; the most is {}",
+                               k.info.name, wanted, r.arguments.size(), kMostArguments));
+  }
+  wanted = 0;
   for (const KernelArgument& a : k.info.arguments) {
     if (!is_hidden(a)) wanted = std::max<uint64_t>(wanted, uint64_t{a.offset} + a.size);
   }
@@ -177,10 +201,27 @@ Status run_launch(const LaunchRequest& r, const Options& options, LaunchReport& 
   };
   const auto threads = static_cast<int>(
       std::min<uint64_t>(static_cast<uint64_t>(std::max(1, options.threads)), workgroups));
+  std::atomic<bool> starved{false};
+  const auto guarded = [&] {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      starved = stop = true;
+    }
+  };
   std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
-  work();
+  others.reserve(static_cast<size_t>(threads));
+  try {
+    for (int t = 1; t < threads; ++t) others.emplace_back(guarded);
+  } catch (const std::system_error&) {
+    // The host gives no more threads: those there do the work.
+  }
+  guarded();
   for (std::thread& t : others) t.join();
+  if (starved && report.fault.empty()) {
+    report.fault =
+        fmt::format("kernel {}: the host has no memory left to simulate it", r.kernel->info.name);
+  }
   report.counters = counters_of(total, *r.code, r.code->machine());
   return {};
 }

@@ -4,8 +4,8 @@
 namespace hstu::jit::sim {
 namespace {
 
-// target, product, generation, number, LDS, banks, line, CUs, SIMDs, GHz, GB/s, clocks of a vector
-// and of a transcendental instruction, user SGPRs, packed ids, flat scratch, vscnt, split counters
+// target, product, generation, number, LDS, banks, line, CUs, SIMDs, GHz, GB/s, packed ids, flat
+// scratch, vscnt, split counters
 constexpr Machine kMachines[] = {
     {"gfx908", "Simulated MI100", Generation::gfx908, 0x908, 65536, 32, 64, 120, 4, 1.502, 1228,
      false, false, false, false},

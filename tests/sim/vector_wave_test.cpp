@@ -151,6 +151,16 @@ TEST_CASE("simulator: matrix instructions ignore EXEC and refuse what is wrong")
   Bench narrow("gfx942");
   CHECK_THAT(narrow.run("v_mfma_f32_32x32x8_f16", "v[8:23], v[0:3], v[2:3], 0"),
              ContainsSubstring("should be 2 vector registers"));
+  Bench shared("gfx942");  // one block has none to share with
+  CHECK_THAT(shared.run("v_mfma_f32_32x32x8_f16", "v[8:23], v[0:1], v[2:3], 0 cbsz:1 abid:1"),
+             ContainsSubstring("cbsz"));
+}
+
+TEST_CASE("simulator: extra results and global data share are refused, not ignored") {
+  Bench b("gfx90a");
+  CHECK_THAT(b.run("buffer_load_dword", "v1, off, s[4:7], 0 tfe"), ContainsSubstring("tfe"));
+  Bench other("gfx90a");
+  CHECK_THAT(other.run("ds_write_b32", "v1, v2 gds"), ContainsSubstring("gds"));
 }
 
 TEST_CASE("simulator: WMMA of gfx11 wants its operands in both halves of the wave") {

@@ -109,6 +109,7 @@ Instruction decode_one(std::string_view mnemonic, std::string_view operands) {
     return i;
   }
   if (std::string why = read_operands(i, operands); !why.empty()) return problem(std::move(why));
+  if (i.modifiers.tfe || i.modifiers.gds) return problem("tfe and gds are not simulated");
   return i;
 }
 

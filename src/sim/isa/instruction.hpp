@@ -23,9 +23,9 @@ enum ScalarRegister : uint16_t {
   kNull = 125,  // reads 0, writes are dropped
   kExec = 126,  // and 127
   kScc = 128,
-  kVccz = 129,   // 1 when VCC is 0; computed when read
-  kExecz = 130,  // 1 when EXEC is 0; computed when read
-  kScalarRegisters = 131,
+  kVccz = 129,             // 1 when VCC is 0; computed when read
+  kExecz = 130,            // 1 when EXEC is 0; computed when read
+  kScalarRegisters = 132,  // one more: pairs may begin at the last
 };
 constexpr uint16_t kFirstAgpr = 256;  // vector registers: v0-v255, then a0-a255
 constexpr uint16_t kVectorRegisters = 512;

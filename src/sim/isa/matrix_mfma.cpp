@@ -142,6 +142,10 @@ bool fits(Wave& wave, const Instruction& i, const MatrixShape& s, int accumulato
     wave.fail("a matrix instruction has 4 operands");
     return false;
   }
+  if (i.modifiers.cbsz > 4 || 1 << i.modifiers.cbsz > s.blocks) {
+    wave.fail(fmt::format("cbsz {} shares more than the {} blocks", i.modifiers.cbsz, s.blocks));
+    return false;
+  }
   const int per_lane = MatrixLayout(s).per_lane;
   return has_registers(wave, i, 0, accumulator_registers) &&
          has_registers(wave, i, 1, per_lane * element_bits(s.a) / 32) &&

@@ -123,6 +123,7 @@ bool read_modifier(std::string_view text, Modifiers& m) {
     if (name != lane.name) continue;
     m.dpp = lane.control;
     if (colon == text.npos) return true;
+    if (value.empty()) return false;
     const std::optional<int64_t> argument =
         value.front() != '[' ? read_integer(value)
                              : read_list(value, lane.control == DppControl::dpp8 ? 3 : 2);
