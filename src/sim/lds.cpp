@@ -11,7 +11,7 @@
 namespace hstu::jit::sim {
 namespace {
 
-constexpr uint8_t kAtomic = 0x80, kSeveral = 0xff, kPoisonByte = 0xb5;
+constexpr uint8_t kAtomic = 0x80, kArriving = 0x40, kSeveral = 0xff, kPoisonByte = 0xb5;
 
 // Whether a byte that `other` wrote may be used so by wave code `me`.
 bool writer_allows(LdsUse how, uint8_t other, uint8_t me) {
@@ -111,7 +111,7 @@ int Lds::conflicting_wave(LdsUse how, uint64_t address, uint32_t bytes, int wave
     uint8_t other = 0;
     if (!writer_allows(how, writer_[b], me)) other = writer_[b];
     if (!reader_allows(how, reader_[b], me)) other = reader_[b];
-    if (other != 0) return other == kSeveral ? -1 : (other & ~kAtomic) - 1;
+    if (other != 0) return other == kSeveral ? -1 : (other & ~(kAtomic | kArriving)) - 1;
   }
   return -1;
 }
@@ -124,10 +124,24 @@ void Lds::carry_over(const LdsTouch& touch, int wave) {
       const uint64_t begin = touch.address[lane] + (part == 1 ? touch.second : 0);
       for (uint64_t b = begin; b < std::min<uint64_t>(begin + touch.bytes, size_); ++b) {
         uint8_t& who = touch.write ? writer_[b] : reader_[b];
-        const auto code = static_cast<uint8_t>(touch.atomic ? kAtomic | me : me);
+        const auto code = static_cast<uint8_t>(touch.atomic     ? kAtomic | me
+                                               : touch.arriving ? kArriving | me
+                                                                : me);
         who = who == 0 || who == code ? code : kSeveral;
       }
     }
+  }
+}
+
+void Lds::arriving(uint32_t address, uint32_t bytes, int wave) {
+  std::memset(&writer_[address], kArriving | (wave + 1), bytes);
+}
+
+void Lds::arrived(const LdsTouch& touch, int wave) {
+  const auto me = static_cast<uint8_t>(wave + 1), code = static_cast<uint8_t>(kArriving | me);
+  for (uint64_t left = touch.lanes; left != 0; left &= left - 1) {
+    uint8_t* writer = &writer_[touch.address[std::countr_zero(left)]];
+    for (uint32_t b = 0; b < touch.bytes; ++b) writer[b] = writer[b] == code ? me : writer[b];
   }
 }
 

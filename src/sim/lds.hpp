@@ -39,6 +39,11 @@ class Lds {
   void new_epoch();
   void carry_over(const LdsTouch& touch, int wave);
 
+  // Global memory loaded to LDS: until `arrived`, no use of the bytes is right, not even the
+  // wave's own.
+  void arriving(uint32_t address, uint32_t bytes, int wave);
+  void arrived(const LdsTouch& touch, int wave);
+
  private:
   template <typename Word>
   LdsProblem use_word(LdsUse how, uint32_t address, int wave);
@@ -46,7 +51,8 @@ class Lds {
   uint32_t size_ = 0;
   std::vector<uint8_t> bytes_;
   // Per byte: who wrote it and who read it since the last barrier. 0 nobody; w + 1 one wave;
-  // kAtomic + w + 1 one wave, by atomics only; kSeveral more than one (readers, or atomics).
+  // kAtomic + w + 1 one wave, by atomics only; kArriving + w + 1 a load of one wave; kSeveral more
+  // than one (readers, or atomics).
   std::vector<uint8_t> writer_, reader_;
   std::vector<uint8_t> written_;  // 0xff once written
 };

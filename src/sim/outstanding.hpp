@@ -21,6 +21,7 @@ struct LdsTouch {
   uint64_t lanes = 0;
   uint16_t bytes = 0;
   bool write = false, atomic = false;
+  bool arriving = false;  // a load to LDS: its bytes are not there before it was waited for
   int32_t second = 0;
   uint32_t address[64];
 };

@@ -126,6 +126,7 @@ void Wave::retire(const Outstanding& entry) {
   for (int i = 0; i < entry.registers; ++i) {
     --(entry.scalar ? scalar_pending_[entry.first + i] : pending_[entry.first + i]);
   }
+  if (entry.touch.lanes != 0 && entry.touch.arriving) group_.lds().arrived(entry.touch, number_);
 }
 
 void Wave::wait(Queue queue, uint32_t count) {

@@ -123,6 +123,21 @@ TEST_CASE("simulator: a missing wait is caught") {
   }
 }
 
+TEST_CASE("simulator: loads to LDS that are not waited for are caught") {
+  if (!can_probe("gfx942", "loads to LDS")) return;
+  Broken b("gfx942");
+  const std::string load = "s_mov_b32 m0, 0; global_load_lds_dword v1, s[4:5]; ",
+                    read = "ds_read_b32 v3, v1; $lds_wait; global_store_dword v1, v3, s[6:7]";
+  CHECK(b.run(load + "$load_wait; " + read) == "");
+  check_caught(b.run(load + read), {"ds_read_b32", "wait"});
+  check_caught(b.run(load + "$lds_wait; " + read), {"ds_read_b32", "wait"});
+  // A barrier is no wait.
+  check_caught(b.run(load + "$barrier; " + read), {"ds_read_b32", "wait"});
+  CHECK(b.run(load + "$barrier; $load_wait; " + read) == "");
+  // Written over before it arrives.
+  check_caught(b.run(load + "ds_write_b32 v1, v0; " + read), {"ds_write_b32", "wait"});
+}
+
 TEST_CASE("simulator: global accesses outside buffers are caught") {
   for (const char* target : kTargets) {
     if (!can_probe(target, "global bounds")) continue;
@@ -296,6 +311,19 @@ TEST_CASE("simulator: launches that do not fit the kernel are refused") {
     shape.dynamic_lds = 0;
     CHECK(b.machine.launch(*object, "no such kernel", shape, Arguments().add(b.in).add(b.out)) !=
           "");
+    // More work-items than a dispatch can count, more scratch than a wave can have.
+    shape.grid[0] = 1u << 27;
+    CHECK(b.machine.launch(*object, "probe", shape, Arguments().add(b.in).add(b.out)) != "");
+    shape.grid[0] = 1;
+    if (is_gfx12(target)) {
+      shape.grid[1] = 1u << 16;
+      CHECK(b.machine.launch(*object, "probe", shape, Arguments().add(b.in).add(b.out)) != "");
+      shape.grid[1] = 1;
+    }
+    b.form.lds = 2048;
+    b.form.scratch = 1 << 20;
+    CHECK(b.run("s_nop 0", 64).find("scratch") != std::string::npos);
+    b.form.scratch = 0;
     // Code for another target.
     const auto other = assemble(std::string(target) == "gfx942" ? "gfx90a" : "gfx942", "", b.form);
     CHECK(b.machine.launch(*other, "probe", shape, Arguments().add(b.in).add(b.out)) != "");

@@ -179,7 +179,7 @@ void load_to_lds(Wave& w, const DataShape& shape, const Places& p, uint32_t lds_
   // Narrow data arrives as whole dwords.
   const uint32_t size = dwords(shape) * 4;
   Outstanding& entry = w.issue(Queue::vector, 0, 0, false);
-  entry.touch = {p.lanes, static_cast<uint16_t>(size), true, false, 0, {}};
+  entry.touch = {0, static_cast<uint16_t>(size), true, false, true, 0, {}};
   Operand m0;
   m0.kind = OperandKind::scalar;
   m0.index = kM0;
@@ -189,8 +189,10 @@ void load_to_lds(Wave& w, const DataShape& shape, const Places& p, uint32_t lds_
     if (!read_lane(w, p, shape, l, value)) return;
     value[0] = extended(shape, value[0]);
     const uint32_t at = lds_base + static_cast<uint32_t>(l) * size;
-    entry.touch.address[l] = at;
     if (!use_lds(w, m0, l, LdsUse::write, at, size)) return;
+    lds.arriving(at, size, w.number());
+    entry.touch.address[l] = at;
+    entry.touch.lanes |= uint64_t{1} << l;
     std::memcpy(lds.data() + at, value, size);
   }
   count_global(w, p, shape, false);
@@ -212,8 +214,10 @@ bool use_lds(Wave& w, const Operand& source, int lane, LdsUse how, uint64_t addr
     what = "nothing has written a byte there";
   } else {
     const int other = lds.conflicting_wave(how, address, bytes, w.number());
-    what = fmt::format("race: {} used a byte there with no barrier between",
-                       other < 0 ? std::string("other waves") : fmt::format("wave {}", other));
+    what = other == w.number() ? "this wave loads a byte there and did not wait for it"
+                               : fmt::format("race: {} used a byte there with no barrier between",
+                                             other < 0 ? std::string("other waves")
+                                                       : fmt::format("wave {}", other));
   }
   w.fail(fmt::format("{} {} bytes of LDS at {}: {}; the address is {}", verb, bytes, address, what,
                      w.origin(source)),

@@ -29,7 +29,7 @@ void remember(Outstanding& entry, const uint32_t* address, uint64_t lanes, int b
   entry.touch.lanes = lanes;
   entry.touch.bytes = static_cast<uint16_t>(bytes);
   entry.touch.write = write;
-  entry.touch.atomic = false;
+  entry.touch.atomic = entry.touch.arriving = false;
   entry.touch.second = second;
   std::memcpy(entry.touch.address, address, sizeof entry.touch.address);
 }
