@@ -268,6 +268,8 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
     slots.scale = {scale, scale};
     if (negative) T::negate(slots.q);
 
+    // Rows that see no key are written too, as zeros.
+    if (steps.count <= 0) slots.clear();
     for (int exact = 0; steps.count > 0;) {
       slots.clear();
       feed.land(first, lds);
