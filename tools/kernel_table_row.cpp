@@ -65,7 +65,8 @@ Result<sim::LaunchCounters> simulate(cli::JobRunner& runner, const Problem& prob
   if (report.validation) {
     row.relative_error = std::max(row.relative_error.value_or(0), report.validation->rel_frobenius);
   }
-  if (report.error) return *report.error;
+  if (report.error && report.error->kind != ErrorKind::kMismatch) return *report.error;
+  if (report.error) row.wrong_results.push_back(report.error->message);
   sim::LaunchReport launch = sim::last_launch();
   if (launch.kernel != row.entry) {
     return Error{ErrorKind::kInternal,
@@ -233,6 +234,7 @@ std::vector<std::string> Row::failures() const {
           fmt::format("LDS {}: {} phases, {} without bank conflicts", c.kind, c.phases, c.minimum));
     }
   }
+  out.insert(out.end(), wrong_results.begin(), wrong_results.end());
   for (const std::string& difference : count_differences) out.push_back(difference);
   return out;
 }

@@ -58,7 +58,8 @@ struct Row {
   std::vector<PathShare> paths;  // ways round the main loop that waves took; the model's first
   std::map<std::string, int> accesses;  // "lds_read": bytes a lane of the narrowest on these ways
   std::vector<std::string> count_differences;
-  std::optional<double> relative_error;  // Frobenius, the larger one of both launches
+  std::vector<std::string> wrong_results;  // a line for each launch that differs from the reference
+  std::optional<double> relative_error;    // Frobenius, the larger one of both launches
 
   int64_t spills() const;
   const MatrixShare* share_at(int waves) const;  // null when not modelled
