@@ -191,7 +191,7 @@ TEST_CASE("Every call that fails once gives one clean error and leaks nothing", 
     // A destructor has nobody to tell, so a failing hipGetDevice there is none of the caller's.
     if (error) {
       ++failures;
-      CHECK(error->kind == ErrorKind::kDevice);
+      CHECK(error->kind == ErrorKind::kFailed);  // a fault of a kernel, whichever call tells
       CHECK_THAT(error->message, ContainsSubstring(call + " failed: "));
       CHECK_THAT(error->message, ContainsSubstring("unspecified launch\\nfailure (719)"));
       CHECK(error->message.find('\n') == std::string::npos);
@@ -291,4 +291,22 @@ TEST_CASE("Buffers are bounded", "[hip]") {
     CHECK((*device)->fill(**empty, 1).ok());
   }
   fake.check_balance();
+}
+
+TEST_CASE("hip: a kernel that faults is a failed run, other failures are the device's") {
+  FakeRuntime fake;
+  const std::pair<int, ErrorKind> kinds[] = {{719, ErrorKind::kFailed},
+                                             {700, ErrorKind::kFailed},
+                                             {209, ErrorKind::kUnsupported},
+                                             {2, ErrorKind::kDevice},
+                                             {999, ErrorKind::kDevice}};
+  for (const auto& [code, kind] : kinds) {
+    auto device = open_device("hip");
+    REQUIRE(device.ok());
+    fake.fail("hipModuleLoadData", code);
+    auto kernel = (*device)->load(object_for_gfx90a(), "attention");
+    INFO(code);
+    REQUIRE_FALSE(kernel.ok());
+    CHECK(kernel.error().kind == kind);
+  }
 }

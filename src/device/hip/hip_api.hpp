@@ -24,7 +24,8 @@ struct HipProperties {
 // Errors: kDevice with the call and the runtime's reason, or when the answer fits no layout.
 Result<HipProperties> hip_properties(const HipApi& api, int ordinal);
 
-// kDevice: "<what>: <call> failed: <the runtime's text> (<code>)".
+// "<what>: <call> failed: <the runtime's text> (<code>)". kFailed when a kernel faulted,
+// kUnsupported when the runtime cannot run the object, else kDevice.
 Error hip_error(const HipApi& api, const std::string& what, const char* call, int code);
 
 struct HipSearch {

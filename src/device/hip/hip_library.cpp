@@ -161,13 +161,20 @@ constexpr PropertiesLayout kLayouts[] = {
     {"hipGetDeviceProperties", &HipApi::get_properties, 256, 336, 396},
 };
 
+// A kernel that faults is a failed run, not a missing device.
+ErrorKind kind_of(int code) {
+  constexpr int kNoBinaryForGpu = 209, kIllegalAddress = 700, kLaunchFailure = 719;
+  if (code == kIllegalAddress || code == kLaunchFailure) return ErrorKind::kFailed;
+  return code == kNoBinaryForGpu ? ErrorKind::kUnsupported : ErrorKind::kDevice;
+}
+
 }  // namespace
 
 Error hip_error(const HipApi& api, const std::string& what, const char* call, int code) {
   const char* text = api.get_error_string == nullptr ? nullptr : api.get_error_string(code);
   // The runtime keeps the error for the host program's next hipGetLastError: it has been told.
   if (api.get_last_error != nullptr) api.get_last_error();
-  return Error{ErrorKind::kDevice,
+  return Error{kind_of(code),
                fmt::format("{}: {} failed: {} ({})", what, call,
                            text == nullptr ? "no text" : printable(text, 1000), code),
                {},
