@@ -204,8 +204,9 @@ HSTU_DEVICE bool any_wave(bool yes, char* lds) {
 }
 
 template <class C>
-HSTU_DEVICE void write_output(const ForwardArguments& a, const Slots<C>& slots) {
+HSTU_DEVICE void write_output(const ForwardArguments& argument, const Slots<C>& slots) {
   using T = Tile<C>;
+  const ForwardArguments& a = amd::argument_again(argument);
   constexpr float log2e = 1.4426950408889634f;
   const WorkTile w = work_tile<C>(a, T::block());
   const int first_row = w.first_row + T::wave() * T::rows_per_wave;

@@ -195,6 +195,20 @@ constexpr bool kSeparateAccumulators = false;
 HSTU_DEVICE void forget(unsigned& x) { asm volatile("" : "+v"(x)); }
 HSTU_DEVICE void forget(float& x) { asm volatile("" : "+v"(x)); }
 
+// The kernel's one argument, read anew: where it is read first, compilers read a good part of it at
+// once, and they would keep all that for the end of the kernel.
+template <class A>
+HSTU_DEVICE const A& argument_again(const A&) {
+  typedef const __attribute__((address_space(4))) A* Pointer;
+  const auto address = (unsigned long long)__builtin_amdgcn_kernarg_segment_ptr();
+  unsigned low = static_cast<unsigned>(address), high = static_cast<unsigned>(address >> 32);
+  forget(low);
+  forget(high);
+  const auto again = static_cast<unsigned long long>(static_cast<unsigned>(uniform(high))) << 32 |
+                     static_cast<unsigned>(uniform(low));
+  return *(const A*)(Pointer)again;
+}
+
 // Device memory of `bytes` < 2^31 from `base` on, both the same in all lanes. A load of 16 bytes at
 // an offset past its end gives zeros and touches no memory.
 struct Buffer {

@@ -15,11 +15,12 @@ struct Feed {
   using T = Tile<C>;
   static constexpr int units = T::units;
 
-  // Whether every wave has one unit of K and one of V: then a step goes in 17 pieces, without
-  // branches (piece()).
-  static constexpr bool in_pieces =
-      units == 2 && T::k_units == T::threads && T::v_units == T::threads;
+  // Whether every wave has one unit of K and one of V, and matrix instructions enough: then a step
+  // goes in pieces, without branches (piece()).
   static constexpr int pieces = 17;
+  static constexpr bool in_pieces = units == 2 && T::k_units == T::threads &&
+                                    T::v_units == T::threads &&
+                                    amd::kProducts * T::k_chunks / 2 >= pieces;
 
   // What one lane has loaded of a step, on its way to LDS.
   struct Load {

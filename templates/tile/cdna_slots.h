@@ -376,7 +376,11 @@ struct Slots {
   // each share, since they have to leave the accumulation registers anyhow.
   template <int share>
   HSTU_DEVICE void carry() {
-    if constexpr (T::parts == 1 && share >= lead && share < lead + 16) {
+    constexpr int end = amd::kProducts * v_slots - 1;  // where few shares carry what is left
+    if constexpr (T::parts == 1 && share == end && end < lead + 15) {
+#pragma unroll
+      for (int e = max_of(end - lead, 0); e < 16; ++e) s[0][e] = s[1][e];
+    } else if constexpr (T::parts == 1 && share >= lead && share < lead + 16) {
       float logit = s[1][share - lead];
       amd::forget(logit);  // here and not later, all of them at once
       s[0][share - lead] = logit;
@@ -388,7 +392,6 @@ struct Slots {
   template <int c, int v_part, int k_part, bool turn_k, bool meet>
   HSTU_DEVICE void output_group(const char* lds) {
     total_before = total;
-    static_assert(T::parts == 2 || amd::kProducts * v_slots >= lead + 16);
     output_slots<0, c, v_part, k_part, turn_k, meet>(lds);
     turn<v_slots>();
   }

@@ -152,6 +152,11 @@ HSTU_DEVICE void forget(unsigned&) {}
 HSTU_DEVICE void forget(float&) {}
 constexpr bool kSeparateAccumulators = false;
 
+template <class A>
+HSTU_DEVICE const A& argument_again(const A& a) {
+  return a;
+}
+
 struct Buffer {
   const char* base;
   unsigned bytes;
