@@ -123,7 +123,8 @@ struct Slots {
     return n == 1 || n == 2 || n == 4 || n == 6 || n == 10 ? 4 : n == 9 ? 2 : 1;
   }
   static constexpr int shares = amd::kProducts * (k_slots + v_slots);
-  static constexpr int lead = amd::kProducts;  // shares left empty while the logits arrive
+  // Shares left empty while the logits arrive; short groups have none to spare.
+  static constexpr int lead = shares > 16 ? amd::kProducts : 0;
   // first[i]: the first operation of share i. Operations go evenly by their ticks.
   struct Schedule {
     int first[shares + 1];
