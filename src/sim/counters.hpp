@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a simulated launch did. Instruction counts are exact; cycles follow the issue rates of the
-// target as object/machine.cpp lists them, conflicts the LDS banks, bytes the addresses of each access.
+// target as object/machine.cpp lists them, conflicts the LDS banks, bytes the addresses of each
+// access.
 #pragma once
 
 #include <array>
