@@ -12,7 +12,7 @@ while [ $# -gt 0 ]; do
     --sanitize) sanitize=$2; shift 2 ;;
     --fuzz) fuzz=$2; shift 2 ;;
     --only) only=$2; shift 2 ;;
-    -h | --help) sed -n '3,8p' "$0" | cut -c3-; exit 0 ;;
+    -h | --help) sed -n '3,7p' "$0" | cut -c3-; exit 0 ;;
     *) echo "unknown option $1; see --help" >&2; exit 2 ;;
   esac
 done

@@ -86,7 +86,7 @@ TEST_CASE("simulator: the command line on simulated devices says what is wrong")
   CHECK(lines(empty.errors) == 1);
   if (!can_probe("gfx90a", "counters")) return;
   const auto counted = run({spec_file("quickstart.json"), "--device", "sim:gfx90a", "--counters"});
-  if (counted.exit_code == 5) return;
+  if (counted.exit_code == 5) return skip("counters on gfx90a", counted.errors.substr(0, 200));
   CHECK(counted.exit_code == 0);
   for (const char* word : {"matrix", "lds_read", "global_read"}) {
     INFO(word << " in " << counted.output);
