@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.hpp"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "base/subprocess.hpp"
 #include "catch.hpp"
@@ -50,4 +52,17 @@ std::string Program::file(const std::string& name, const std::string& text, bool
   const std::string path = folder() + "/" + name;
   REQUIRE(write_file_atomic(path, text, executable ? 0755 : 0644).ok());
   return path;
+}
+
+std::string Program::missing(const std::string& subject) const {
+  const Outcome doctor = run({"doctor", "--json"});
+  const auto report = nlohmann::json::parse(doctor.out, nullptr, false);
+  REQUIRE_FALSE(report.is_discarded());
+  for (const auto& finding : report["findings"]) {
+    if (finding["subject"] != subject) continue;
+    if (finding["grade"] == "ok") return "";
+    return fmt::format("no {}: {}", subject, finding["advice"].get<std::string>());
+  }
+  FAIL("the doctor knows no " << subject);
+  return "";
 }

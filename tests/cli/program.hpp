@@ -26,6 +26,9 @@ class Program {
   std::string cache_dir() const { return folder_.path() + "/cache"; }
   // Writes a file into the folder and returns its path.
   std::string file(const std::string& name, const std::string& text, bool executable = false) const;
+  // What the doctor says this machine lacks of a thing a test needs ("compiler for gfx90a",
+  // "disassembler for gfx90a"); empty when it is there. Only then may a test be skipped.
+  std::string missing(const std::string& subject) const;
 
  private:
   hstu::jit::TempDir folder_;

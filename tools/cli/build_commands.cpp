@@ -17,7 +17,7 @@ Result<std::vector<Planned>> plan_all(const std::string& path, const Common& com
     apply_overrides(problem, common);
     Result<Geometry> geometry = make_geometry(problem);
     if (!geometry) return std::move(geometry).error();
-    Result<Target> target = plan_target(problem);
+    Result<Target> target = plan_target(problem, common);
     if (!target) return std::move(target).error();
     Result<Plan> plan = make_plan(problem, *geometry, *target);
     if (!plan) return std::move(plan).error();

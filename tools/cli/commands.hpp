@@ -63,8 +63,15 @@ Result<ParsedSpec> load_spec(const std::string& path);
 // Applies --target and --device to a problem.
 void apply_overrides(Problem& problem, const Common& common);
 
-// The target a problem is planned for when no device is opened: its own, or this host's processor.
-Result<Target> plan_target(const Problem& problem);
+// The target for a device that runs `runs`, when `wanted` is asked for ("auto": what it runs).
+// Errors: kUnsupported when the device does not run that, or for names that are no targets.
+Result<Target> target_of_device(const std::string& device, const Target& runs,
+                                const std::string& wanted);
+
+// The target a problem is planned for without running it: its own, that of its device, or for
+// device "auto" this host's processor. Errors: those of find_target and open_device; kUsage when
+// --target and --device contradict each other.
+Result<Target> plan_target(const Problem& problem, const Common& common);
 
 // One problem of a spec, planned.
 struct Planned {

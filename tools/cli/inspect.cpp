@@ -49,12 +49,36 @@ int fail(const Error& error) {
   return exit_code(error.kind);
 }
 
+// An object says itself what it is for: naming another target or simulated device beside it is a
+// mistake, for instance of a script that went through the wrong folder.
+Status check_target(const std::string& path, const ObjectInfo& info, const Common& common) {
+  std::vector<std::pair<std::string, std::string>> asked;  // option, target
+  if (!common.target.empty() && common.target != "auto") asked = {{"--target", common.target}};
+  if (common.device.rfind("sim:", 0) == 0) asked.push_back({"--device", common.device.substr(4)});
+  for (const auto& [option, wanted] : asked) {
+    Result<Target> target = find_target(wanted);
+    if (!target) return std::move(target).error();
+    if (target->vendor == Vendor::cpu ? info.format == "host" : info.target == target->name) {
+      continue;
+    }
+    return Error{ErrorKind::kUsage,
+                 fmt::format("{} is for {}, which contradicts {}; leave that option out, or name "
+                             "the object of that target",
+                             path, info.target, option),
+                 "", ""};
+  }
+  return {};
+}
+
 int inspect_object(const InspectOptions& o, const Common& common) {
   const std::string& path = o.inputs.front();
   Result<std::string> bytes = read_file(path, kMostBytes);
   if (!bytes) return report(bytes.error(), common, kInspectSchema);
   Result<ObjectInfo> info = read_object(*bytes);
   if (!info) return report(std::move(info).error().with_context(path), common, kInspectSchema);
+  if (Status same = check_target(path, *info, common); !same) {
+    return report(same.error(), common, kInspectSchema);
+  }
   count_instructions(*info, *bytes);
   Status s = print(common.json ? to_json(*info, 2) + "\n" : to_text(*info));
   if (s) s = check_limits(*info, o);
@@ -103,6 +127,11 @@ Result<std::vector<Subject>> subjects_of(const InspectOptions& o, const Common& 
       const bool spec =
           first != std::string::npos && ((*bytes)[first] == '{' || (*bytes)[first] == '[');
       if (!spec) {
+        if (Result<ObjectInfo> info = read_object(*bytes)) {
+          if (Status same = check_target(path, *info, common); !same) {
+            return std::move(same).error();
+          }
+        }
         out.push_back({path, std::move(*bytes)});
         continue;
       }

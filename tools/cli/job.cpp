@@ -9,6 +9,7 @@
 
 #include "base/file.hpp"
 #include "check/mask_picture.hpp"
+#include "cli/commands.hpp"
 #include "cli/tensors.hpp"
 #include "sim/sim.hpp"
 
@@ -103,22 +104,11 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
   Result<Device*> device = device_for(problem.device);
   if (!device) return std::move(device).error();
   report.device = (*device)->name();
-  Target target = (*device)->target();
-  if (problem.target != "auto") {
-    Result<Target> named = find_target(problem.target);
-    if (!named) return std::move(named).error();
-    if (named->vendor != target.vendor ||
-        (named->vendor != Vendor::cpu && named->name != target.name))
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("/target: device {} runs {}, not {}; leave the target out, or use "
-                               "\"hstu-jit compile\" to build for it without running",
-                               report.device, target.name, named->name),
-                   "/target", ""};
-    target = *named;
-  }
-  report.target = target.name;
+  Result<Target> target = target_of_device(report.device, (*device)->target(), problem.target);
+  if (!target) return std::move(target).error();
+  report.target = target->name;
 
-  Result<Prepared> prepared = engine_.prepare(problem, *geometry, target);
+  Result<Prepared> prepared = engine_.prepare(problem, *geometry, *target);
   if (!prepared) return std::move(prepared).error();
   const Plan& plan = prepared->plan;
   report.kernel_name = plan.entry;

@@ -44,7 +44,7 @@ int mask_command(const MaskOptions& o, const Common& common) {
   MaskPictureOptions picture;
   picture.batch_index = o.batch;
   if (o.tiles) {
-    Result<Target> target = plan_target(problem);
+    Result<Target> target = plan_target(problem, common);
     if (!target) return report(target.error(), common, kSchema);
     Result<Plan> plan = make_plan(problem, *geometry, *target);
     if (!plan) return report(plan.error(), common, kSchema);

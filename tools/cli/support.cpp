@@ -85,10 +85,6 @@ void apply_overrides(Problem& problem, const Common& common) {
   if (!common.device.empty()) problem.device = common.device;
 }
 
-Result<Target> plan_target(const Problem& problem) {
-  return find_target(problem.target == "auto" ? "cpu" : problem.target);
-}
-
 Result<EngineOptions> engine_options(const Common& common) {
   EngineOptions options;
   options.cache_dir = common.cache_dir;
