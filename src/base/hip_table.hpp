@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HIP entry points the HIP back-end calls, as a table: what libamdhip64 fills on a machine with
-// ROCm, and a simulator or a test library elsewhere. Errors are hipError_t values (0 is success),
-// handles are opaque pointers.
+// ROCm, libcuda through an adaptor on one with NVIDIA GPUs, and a simulator or a test library
+// elsewhere. Errors are hipError_t values (0 is success), handles are opaque pointers.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,39 @@
 
 namespace hstu::jit {
 
+// What is asked of a GPU before it is opened.
+struct GpuFacts {
+  char name[256];  // "NVIDIA H200"
+  char arch[64];   // "gfx90a:sramecc+:xnack-", "sm_90a"
+  uint64_t total_memory;
+  int compute_units;
+  int lds_bytes;  // a workgroup may use, if asked for; 0: as the table of targets says
+};
+
 struct HipApi {
-  std::string origin;  // file the table came from
+  std::string origin;           // file the table came from
+  const char* backend = "hip";  // "cuda" where libcuda fills the table
+
+  // CUDA only. `initialize` comes before everything else.
+  int (*initialize)() = nullptr;
+  // What the run-time library calls an entry point of HIP; null: the same.
+  const char* (*call_name)(const char* hip_name) = nullptr;
+  // In place of the properties, where their structure is not frozen.
+  int (*get_facts)(GpuFacts* facts, int ordinal) = nullptr;
+  // In place of get_device and set_device, where a thread has a stack of contexts that may be the
+  // host program's own.
+  int (*retain_context)(void** context, int ordinal) = nullptr;
+  int (*release_context)(int ordinal) = nullptr;
+  int (*get_context)(void** context) = nullptr;  // null when the thread has none
+  int (*push_context)(void* context) = nullptr;
+  int (*pop_context)(void** context) = nullptr;
+  // Lets launches of a function ask for so much dynamic LDS.
+  int (*set_dynamic_lds)(void* function, int bytes) = nullptr;
+  // cuTensorMapEncodeTiled; null below CUDA 12.
+  int (*tensor_map_encode)(void* map, int data_type, uint32_t rank, void* address,
+                           const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
+                           const uint32_t* element_strides, int interleave, int swizzle,
+                           int l2_promotion, int out_of_bounds) = nullptr;
 
   int (*get_device_count)(int* count) = nullptr;
   int (*get_device)(int* ordinal) = nullptr;
@@ -46,6 +77,18 @@ struct HipApi {
   const char* (*get_error_string)(int error) = nullptr;
   int (*get_last_error)() = nullptr;  // optional: clears the error of the last call
   int (*runtime_get_version)(int* version) = nullptr;  // optional
+
+  // Stream capture; all of them or none.
+  int (*stream_begin_capture)(void* stream, int mode) = nullptr;
+  int (*stream_end_capture)(void* stream, void** graph) = nullptr;
+  int (*graph_instantiate)(void** executable, void* graph, unsigned long long flags) = nullptr;
+  int (*graph_launch)(void* executable, void* stream) = nullptr;
+  int (*graph_destroy)(void* graph) = nullptr;
+  int (*graph_exec_destroy)(void* executable) = nullptr;
+  bool captures() const {
+    return stream_begin_capture && stream_end_capture && graph_instantiate && graph_launch &&
+           graph_destroy && graph_exec_destroy;
+  }
 };
 
 enum : int { kHipMemcpyHostToDevice = 1, kHipMemcpyDeviceToHost = 2 };

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <optional>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "device/cpu/cpu_device.hpp"
+#include "device/cuda/cuda_library.hpp"
 #include "device/hip/hip_device.hpp"
 #include "object/listing.hpp"
 #include "sim/sim.hpp"
@@ -19,13 +21,25 @@ std::string devices_text(size_t count) {
   return count == 1 ? "1 device" : fmt::format("{} devices", count);
 }
 
-BackendReport probe_hip() {
+// A kind of real GPU: how its run-time library is found.
+struct Backend {
+  const char* name;
+  HipSearch (*find)();
+  const char* none;  // what to say where no library serves
+  const char* variable;
+};
+constexpr Backend kBackends[] = {
+    {"hip", find_hip, "no HIP runtime library (libamdhip64) serves", "HSTU_JIT_HIP"},
+    {"cuda", find_cuda, "no NVIDIA driver library (libcuda) serves", "HSTU_JIT_CUDA"},
+};
+
+BackendReport probe_gpus(const Backend& backend) {
   BackendReport report;
-  report.backend = "hip";
-  HipSearch search = find_hip();
+  report.backend = backend.name;
+  HipSearch search = backend.find();
   report.libraries = std::move(search.libraries);
   if (!search.api) {
-    report.status = "no HIP runtime library (libamdhip64) serves";
+    report.status = backend.none;
     return report;
   }
   const Result<int> count = hip_device_count(*search.api);
@@ -38,10 +52,11 @@ BackendReport probe_hip() {
     const Result<HipProperties> properties = hip_properties(*search.api, i);
     if (!properties) {
       report.devices.push_back(
-          fmt::format("hip:{}  cannot be used: {}", i, properties.error().message));
+          fmt::format("{}:{}  cannot be used: {}", backend.name, i, properties.error().message));
       continue;
     }
-    const std::string line = fmt::format("hip:{}  {}", i, hip_description(*properties));
+    const std::string line =
+        fmt::format("{}:{}  {}", backend.name, i, hip_description(*properties));
     const Result<std::unique_ptr<Device>> device = open_hip_device(search.api, i);
     usable += device.ok();
     report.devices.push_back(device ? line : line + ", cannot be used: " + device.error().message);
@@ -98,27 +113,67 @@ Result<std::unique_ptr<Device>> open_simulated(std::string_view target) {
                  "/device",
                  {}};
   }
-  return open_hip_device(sim::simulator_api(), *ordinal, "sim", fmt::format("sim:{}", target));
+  return open_hip_device(sim::simulator_api(), *ordinal, fmt::format("sim:{}", target));
 }
 
-Result<std::unique_ptr<Device>> open_hip(int ordinal) {
-  const HipSearch search = find_hip();
+Result<std::unique_ptr<Device>> open_gpu(const Backend& backend, int ordinal) {
+  const HipSearch search = backend.find();
   if (search.api) return open_hip_device(search.api, ordinal);
   std::string tried;
   for (const LibraryProbe& probe : search.libraries)
     tried += probe.library + ": " + probe.reason + '\n';
   return Error{ErrorKind::kDevice,
-               "no HIP runtime library (libamdhip64) serves: `hstu-jit devices` lists what was "
-               "tried, HSTU_JIT_HIP names one",
+               fmt::format("{}: `hstu-jit devices` lists what was tried, {} names one",
+                           backend.none, backend.variable),
                {},
                tried};
 }
 
+// The first device of the first kind that has one to use. A GPU that is there and cannot serve is
+// worth a word; none at all is not.
+Result<std::unique_ptr<Device>> open_best() {
+  for (const Backend& backend : kBackends) {
+    const HipSearch search = backend.find();
+    const Result<int> count = search.api ? hip_device_count(*search.api) : Result<int>(0);
+    for (int i = 0; count && i < *count; ++i) {
+      Result<std::unique_ptr<Device>> gpu = open_hip_device(search.api, i);
+      if (gpu) return gpu;
+      log_warn(fmt::format("{}:{} is not used: {}", backend.name, i, gpu.error().message));
+    }
+  }
+  return open_cpu_device();
+}
+
+// N of "<backend>:N", 0 of "<backend>".
+std::optional<int> ordinal_of(std::string_view name, const Backend& backend) {
+  const std::string_view prefix = backend.name;
+  if (name == prefix) return 0;
+  if (name.substr(0, prefix.size()) != prefix || name[prefix.size()] != ':') return std::nullopt;
+  const std::string_view digits = name.substr(prefix.size() + 1);
+  int ordinal = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  const bool good = error == std::errc() && end == digits.data() + digits.size() && ordinal >= 0;
+  return good ? std::optional(ordinal) : std::nullopt;
+}
+
+Error no_such_engine(const Device& device, const char* what) {
+  return Error{ErrorKind::kUnsupported, fmt::format("{} has no {}", device.name(), what), {}, {}};
+}
+
 }  // namespace
+
+Status Device::encode_tensor_map(const TensorMapShape&, void*) {
+  return no_such_engine(*this, "tensor maps");
+}
+Status Device::begin_capture(void*) { return no_such_engine(*this, "graphs"); }
+Result<std::unique_ptr<DeviceGraph>> Device::end_capture(void*) {
+  return no_such_engine(*this, "graphs");
+}
+Status Device::launch(DeviceGraph&, void*) { return no_such_engine(*this, "graphs"); }
 
 std::vector<BackendReport> probe_backends() {
   std::vector<BackendReport> reports;
-  reports.push_back(probe_hip());
+  for (const Backend& backend : kBackends) reports.push_back(probe_gpus(backend));
   reports.push_back(probe_cpu());
   reports.push_back(probe_simulator());
   return reports;
@@ -126,38 +181,13 @@ std::vector<BackendReport> probe_backends() {
 
 Result<std::unique_ptr<Device>> open_device(std::string_view name) {
   if (name == "cpu") return open_cpu_device();
-  if (name == "auto") {
-    // A GPU that is there and cannot serve is worth a word; none at all is not.
-    const HipSearch search = find_hip();
-    if (search.api && hip_device_count(*search.api)) {
-      Result<std::unique_ptr<Device>> gpu = open_hip_device(search.api, 0);
-      if (gpu) return gpu;
-      log_warn("the cpu is used: " + gpu.error().message);
-    }
-    return open_cpu_device();
-  }
-  if (name == "hip") return open_hip(0);
-  if (name.substr(0, 4) == "hip:") {
-    const std::string_view digits = name.substr(4);
-    int ordinal = -1;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
-    if (error == std::errc() && end == digits.data() + digits.size() && ordinal >= 0) {
-      return open_hip(ordinal);
-    }
+  if (name == "auto") return open_best();
+  for (const Backend& backend : kBackends) {
+    if (const auto ordinal = ordinal_of(name, backend)) return open_gpu(backend, *ordinal);
   }
   if (name.substr(0, 4) == "sim:") return open_simulated(name.substr(4));
-  // A name of the spec's vocabulary that no back-end of this build serves: not a misspelling.
-  if (name.substr(0, 5) == "cuda:") {
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("device \"{}\": this build launches on cpu, hip and sim; \"hstu-jit "
-                             "compile\" builds for the target without a device",
-                             printable(name)),
-                 "/device",
-                 {}};
-  }
   return Error{ErrorKind::kUsage,
-               fmt::format("unknown device \"{}\": want auto, cpu, hip, hip:N or sim:TARGET",
+               fmt::format("unknown device \"{}\": want auto, cpu, hip:N, cuda:N or sim:TARGET",
                            printable(name)),
                {},
                {}};

@@ -88,6 +88,10 @@ Result<std::string> target_name(const Elf& elf) {
   return fmt::format("sm_{}{}", sm, accelerated ? "a" : "");
 }
 
+bool has_reserved_memory(const std::string& target) {
+  return target.size() > 5 || target >= "sm_90";  // "sm_90", "sm_90a", "sm_100" ...
+}
+
 void read_parameter(std::string_view payload, KernelInfo& kernel) {
   uint16_t ordinal = 0, offset = 0;
   uint32_t packed = 0;  // size in bits 18 and up
@@ -169,6 +173,10 @@ Result<ObjectInfo> read_cubin(const Elf& elf) {
       return odd_object(fmt::format("a kernel claims {} bytes of shared memory", shared->size));
     }
     kernel.lds_bytes = shared == nullptr ? 0 : static_cast<int64_t>(shared->size);
+    // From sm_90 on the section begins with the driver's own KiB.
+    if (has_reserved_memory(info.target)) {
+      kernel.reserved_lds_bytes = std::min<int64_t>(*kernel.lds_bytes, 1024);
+    }
     kernel_of_symbol[i] = info.kernels.size();
     info.kernels.push_back(std::move(kernel));
   }

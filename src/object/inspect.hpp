@@ -26,6 +26,7 @@ struct KernelInfo {
   std::optional<int> vgpr_spills, sgpr_spills;
   std::optional<int64_t> scratch_bytes;  // private segment / local memory per lane
   std::optional<int64_t> lds_bytes;
+  int64_t reserved_lds_bytes = 0;  // of these, what NVIDIA's driver keeps for itself
   std::optional<int> wave_width, max_workgroup;
   std::vector<KernelArgument> arguments;
   // From a disassembler, when one was asked for and found.

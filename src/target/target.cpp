@@ -16,7 +16,7 @@ namespace {
 // Peak figures are datasheet values of the usual part; they only feed estimates.
 // name, vendor, matrix unit, wave, LDS bytes, registers per lane of a SIMD, addressable registers,
 // compute units, GHz, bf16 FLOP per clock and unit, GB/s, oldest disassembler, product
-const std::array<Target, 8> kTargets = {{
+const std::array<Target, 10> kTargets = {{
     {"gfx908", Vendor::amd, MatrixUnit::mfma_gfx908, 64, 65536, 512, 256, 120, 1.502, 512, 1228,
      "llvm-14", "MI100"},
     {"gfx90a", Vendor::amd, MatrixUnit::mfma_gfx90a, 64, 65536, 512, 512, 104, 1.7, 1024, 1638,
@@ -33,6 +33,10 @@ const std::array<Target, 8> kTargets = {{
      "A100"},
     {"sm_90a", Vendor::nvidia, MatrixUnit::mma_sync, 32, 232448, 512, 255, 132, 1.755, 4096, 4800,
      "", "H100 / H200"},
+    {"sm_100a", Vendor::nvidia, MatrixUnit::mma_sync, 32, 232448, 512, 255, 148, 1.85, 8192, 8000,
+     "", "B200"},
+    {"sm_120", Vendor::nvidia, MatrixUnit::mma_sync, 32, 101376, 512, 255, 170, 2.407, 512, 1792,
+     "", "RTX 5090"},
 }};
 
 struct FamilyMember {
@@ -42,7 +46,7 @@ struct FamilyMember {
 };
 
 // Members share what a kernel is planned by with their row, the LDS size aside.
-constexpr std::array<FamilyMember, 9> kFamily = {{
+constexpr std::array<FamilyMember, 11> kFamily = {{
     {"gfx1101", "gfx1100", 0},
     {"gfx1102", "gfx1100", 0},
     {"gfx1103", "gfx1100", 0},
@@ -52,6 +56,8 @@ constexpr std::array<FamilyMember, 9> kFamily = {{
     {"sm_86", "sm_80", 101376},
     {"sm_87", "sm_80", 0},
     {"sm_89", "sm_80", 101376},
+    {"sm_103a", "sm_100a", 0},
+    {"sm_121", "sm_120", 0},
 }};
 
 Target cpu_target(std::string name) {

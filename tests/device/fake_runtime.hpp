@@ -9,6 +9,7 @@
 
 #include "catch.hpp"
 #include "fake_hip.hpp"
+#include "hidden.hpp"
 
 namespace hstu::test {
 
@@ -30,7 +31,6 @@ class FakeRuntime {
   }
   FakeRuntime(const FakeRuntime&) = delete;
   FakeRuntime& operator=(const FakeRuntime&) = delete;
-  ~FakeRuntime() { unsetenv("HSTU_JIT_HIP"); }
 
   void fail(const std::string& call, int code, int after = 0) {
     state->failing_call = call;
@@ -52,6 +52,7 @@ class FakeRuntime {
   FakeHipState* state = nullptr;
 
  private:
+  HiddenLibraries hidden_;
   void* library_ = nullptr;
 };
 

@@ -13,6 +13,7 @@
 
 using namespace hstu::jit;
 using hstu::test::FakeRuntime;
+using hstu::test::HiddenLibraries;
 
 namespace {
 
@@ -114,6 +115,7 @@ TEST_CASE("Without a device the runtime's own reason is passed on", "[hip]") {
 }
 
 TEST_CASE("A library that does not serve is named with the reason", "[hip]") {
+  const HiddenLibraries hidden;
   const auto status_of = [](const std::string& path) {
     setenv("HSTU_JIT_HIP", path.c_str(), 1);
     const auto reports = probe_backends();
@@ -184,8 +186,9 @@ TEST_CASE("The system's own runtime answers, with or without a device", "[hip]")
 }
 
 TEST_CASE("Device names that mean nothing are a usage error", "[device]") {
-  const std::string name = GENERATE(as<std::string>(), "", "cuda", "hip:", "hip:x", "hip:-1",
-                                    "hip:1x", "hip:99999999999999999999", "cpu:1", "HIP\n");
+  const std::string name = GENERATE(as<std::string>(), "", "hip:", "hip:x", "hip:-1", "hip:1x",
+                                    "hip:99999999999999999999", "cuda:", "cuda:-1", "cuda:x",
+                                    "hip1", "cudax", "cpu:1", "HIP\n");
   const auto device = open_device(name);
   REQUIRE_FALSE(device.ok());
   CHECK(device.error().kind == ErrorKind::kUsage);

@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "device/device.hpp"
+#include "hidden.hpp"
 
 using namespace hstu::jit;
 
@@ -50,6 +51,7 @@ TEST_CASE("simulated devices: one per target, named by it") {
     CHECK_THAT((*device)->description(), ContainsSubstring("Simulated"));
     CHECK(use_device(**device));
   }
+  const hstu::test::HiddenLibraries hidden;
   const auto reports = probe_backends();
   const auto report = std::find_if(reports.begin(), reports.end(),
                                    [](const BackendReport& r) { return r.backend == "sim"; });

@@ -62,8 +62,8 @@ struct Finding {
 
 void check_compilers(std::vector<Finding>& findings, const std::string& state_dir) {
   // One target per driver and generation says what the rest of its family can expect.
-  for (const char* name :
-       {"cpu", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_80", "sm_90a"}) {
+  for (const char* name : {"cpu", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201",
+                           "sm_80", "sm_90a", "sm_100a", "sm_120"}) {
     Result<Target> target = find_target(name);
     if (!target) continue;
     Result<Toolchain> toolchain = find_toolchain(*target, state_dir);
@@ -212,7 +212,8 @@ int environment_command(const Common& common) {
   }
   out +=
       "\nAlso honoured: XDG_CACHE_HOME, XDG_RUNTIME_DIR, TMPDIR, HOME, PATH, ROCM_PATH, "
-      "CUDA_HOME, HIP_VISIBLE_DEVICES (by the run-time library), NO_COLOR.\n"
+      "CUDA_HOME, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES (by the run-time libraries), "
+      "NO_COLOR.\n"
       "A command-line option wins over a variable.\n";
   if (common.json)
     out = Json{{"schema", "hstu-jit/environment/1"}, {"variables", list}}.dump(2) + "\n";

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
                  "Compile for this target: cpu, gfx90a, gfx942, sm_90a ...; overrides the spec");
   app.add_option(
       "--device", common.device,
-      "Run on this device: cpu, hip:0, sim:gfx942 (a simulated GPU); overrides the spec");
+      "Run on this device: cpu, hip:0, cuda:0, sim:gfx942 (a simulated GPU); overrides the spec");
   app.footer("First steps: hstu-jit run tests/data/specs/quickstart.json; hstu-jit doctor");
   add_run(app, common, action);
   add_plan(app, common, action);

@@ -3,22 +3,21 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "base/hip_table.hpp"
 #include "base/result.hpp"
-#include "device/device.hpp"
+#include "device/library.hpp"
 
 namespace hstu::jit {
 
 // What the layouts of hipDeviceProp_t are read for.
 struct HipProperties {
   std::string name;  // "AMD Instinct MI210"
-  std::string arch;  // "gfx90a:sramecc+:xnack-"
+  std::string arch;  // "gfx90a:sramecc+:xnack-", "sm_90a"
   uint64_t total_memory = 0;
   int compute_units = 0;
+  int lds_bytes = 0;  // 0: as the target has it
 };
 
 // Errors: kDevice with the call and the runtime's reason, or when the answer fits no layout.
@@ -27,11 +26,6 @@ Result<HipProperties> hip_properties(const HipApi& api, int ordinal);
 // "<what>: <call> failed: <the runtime's text> (<code>)". kFailed when a kernel faulted,
 // kUnsupported when the runtime cannot run the object, else kDevice.
 Error hip_error(const HipApi& api, const std::string& what, const char* call, int code);
-
-struct HipSearch {
-  std::shared_ptr<const HipApi> api;    // null when no library serves
-  std::vector<LibraryProbe> libraries;  // in the order tried
-};
 
 // A copy this process already loaded, else the file of HSTU_JIT_HIP alone, else libamdhip64.so.7,
 // .6, .5 and unversioned on the loader's path, in $ROCM_PATH/lib and in /opt/rocm/lib. Libraries

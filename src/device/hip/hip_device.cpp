@@ -11,113 +11,36 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "device/hip/hip_objects.hpp"
 #include "object/inspect.hpp"
 
 namespace hstu::jit {
 namespace {
 
-// What every object of one device shares; it outlives the Device for buffers that do.
-struct Context {
-  std::shared_ptr<const HipApi> api;
-  int ordinal = 0;
-  std::string name;
-
-  Status check(const char* call, int code) const {
-    if (code == 0) return {};
-    return hip_error(*api, name, call, code);
+// The bytes a launch must hand over: all but what the runtime itself appends. Offsets in cubins are
+// places in a constant bank, whose alignment may put even a first argument elsewhere than at 0: the
+// driver is told where the argument is and knows its size, which only works for one.
+Result<size_t> explicit_argument_bytes(const KernelInfo& info, Vendor vendor) {
+  if (vendor == Vendor::nvidia) {
+    if (info.arguments.empty()) return size_t{0};
+    if (info.arguments.size() == 1) return size_t{info.arguments[0].size};
+    return Error{ErrorKind::kDevice,
+                 fmt::format("{} takes {} arguments, kernels here take one structure", info.name,
+                             info.arguments.size()),
+                 {},
+                 {}};
   }
-};
-
-// Makes the device current for a scope and restores what the host program had chosen.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(const Context& context) : context_(context) {
-    status_ = context.check("hipGetDevice", context.api->get_device(&before_));
-    if (!status_ || before_ == context.ordinal) return;
-    status_ = context.check("hipSetDevice", context.api->set_device(context.ordinal));
-    changed_ = status_.ok();
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-  ~CurrentDevice() {
-    if (changed_) context_.api->set_device(before_);
-  }
-  const Status& status() const { return status_; }
-
- private:
-  const Context& context_;
-  int before_ = 0;
-  bool changed_ = false;
-  Status status_;
-};
-
-// For destructors, which have nobody to tell.
-void log_failure(const Status& status) {
-  if (!status) log_warn(status.error().message);
-}
-
-class HipBuffer : public DeviceBuffer {
- public:
-  HipBuffer(std::shared_ptr<const Context> context, void* data, size_t size)
-      : context_(std::move(context)), data_(data), size_(size) {}
-  ~HipBuffer() override {
-    if (data_ == nullptr) return;
-    const CurrentDevice current(*context_);
-    log_failure(context_->check("hipFree", context_->api->free(data_)));
-  }
-  void* data() const override { return data_; }
-  size_t size() const override { return size_; }
-  const Context* context() const { return context_.get(); }
-
- private:
-  std::shared_ptr<const Context> context_;
-  void* data_;
-  size_t size_;
-};
-
-class HipEvent : public DeviceEvent {
- public:
-  explicit HipEvent(std::shared_ptr<const Context> context) : context_(std::move(context)) {}
-  ~HipEvent() override {
-    if (handle == nullptr) return;
-    const CurrentDevice current(*context_);
-    log_failure(context_->check("hipEventDestroy", context_->api->event_destroy(handle)));
-  }
-  void* handle = nullptr;
-
- private:
-  std::shared_ptr<const Context> context_;
-};
-
-class HipKernel : public DeviceKernel {
- public:
-  HipKernel(std::shared_ptr<const Context> context, std::string_view object)
-      : image(object), context_(std::move(context)) {}
-  ~HipKernel() override {
-    if (module == nullptr) return;
-    const CurrentDevice current(*context_);
-    log_failure(context_->check("hipModuleUnload", context_->api->module_unload(module)));
-  }
-  const Context* context() const { return context_.get(); }
-
-  std::string image;  // kept: a runtime may read it again when it loads lazily
-  void* module = nullptr;
-  void* function = nullptr;
-  KernelInfo info;
-  size_t argument_bytes = 0;
-
- private:
-  std::shared_ptr<const Context> context_;
-};
-
-// The bytes a launch must hand over: all but what the runtime itself appends.
-size_t explicit_argument_bytes(const KernelInfo& info) {
   size_t end = 0;
   for (const KernelArgument& argument : info.arguments) {
     if (argument.kind.rfind("hidden_", 0) == 0) continue;
     end = std::max(end, size_t{argument.offset} + argument.size);
   }
   return end;
+}
+
+// LDS a kernel declares; the driver's own part does not count against the limit.
+int64_t own_lds_bytes(const KernelInfo& info) {
+  return info.lds_bytes.value_or(0) - info.reserved_lds_bytes;
 }
 
 // An object made for one mode of a feature runs on a device in that mode only.
@@ -132,7 +55,7 @@ bool feature_fits(const std::string& object_features, const std::string& device_
 
 class HipDevice : public Device {
  public:
-  HipDevice(std::shared_ptr<const Context> context, Target target, HipProperties properties)
+  HipDevice(std::shared_ptr<const HipContext> context, Target target, HipProperties properties)
       : context_(std::move(context)),
         target_(std::move(target)),
         properties_(std::move(properties)),
@@ -207,7 +130,7 @@ class HipDevice : public Device {
   void destroy_stream(void* stream) override {
     if (stream == nullptr) return;
     const CurrentDevice current(*context_);
-    log_failure(context_->check("hipStreamDestroy", context_->api->stream_destroy(stream)));
+    context_->finish("hipStreamDestroy", context_->api->stream_destroy(stream));
   }
 
   Status synchronize(void* stream) override {
@@ -251,6 +174,11 @@ class HipDevice : public Device {
     return static_cast<double>(milliseconds);
   }
 
+  Status encode_tensor_map(const TensorMapShape& shape, void* map) override;
+  Status begin_capture(void* stream) override;
+  Result<std::unique_ptr<DeviceGraph>> end_capture(void* stream) override;
+  Status launch(DeviceGraph& graph, void* stream) override;
+
   Status flush_cache(void* stream) override {
     const std::lock_guard<std::mutex> lock(flush_mutex_);
     if (!flush_buffer_) {
@@ -271,6 +199,12 @@ class HipDevice : public Device {
  private:
   Error failure(const std::string& what) const {
     return Error{ErrorKind::kDevice, name() + ": " + what, {}, {}};
+  }
+  Error unsupported(const char* what) const {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("{}: {} has no {}", name(), context_->api->origin, what),
+                 {},
+                 {}};
   }
   Error foreign(const char* what) const {
     return Error{ErrorKind::kInternal,
@@ -306,7 +240,7 @@ class HipDevice : public Device {
     return context_->check(call_name, call(static_cast<char*>(buffer.data()) + offset));
   }
 
-  std::shared_ptr<const Context> context_;
+  std::shared_ptr<const HipContext> context_;
   Target target_;
   HipProperties properties_;
   std::string description_;
@@ -323,7 +257,8 @@ Result<std::unique_ptr<DeviceKernel>> HipDevice::load(std::string_view object,
     error.kind = ErrorKind::kDevice;
     return std::move(error).with_context(name());
   }
-  if (read->format != "amdgpu" || read->target != target_.name) {
+  const char* format = target_.vendor == Vendor::nvidia ? "cubin" : "amdgpu";
+  if (read->format != format || read->target != target_.name) {
     return failure(fmt::format("the object is compiled for {}, the device is {}", read->target,
                                properties_.arch));
   }
@@ -341,7 +276,9 @@ Result<std::unique_ptr<DeviceKernel>> HipDevice::load(std::string_view object,
 
   auto kernel = std::make_unique<HipKernel>(context_, object);
   kernel->info = std::move(*found);
-  kernel->argument_bytes = explicit_argument_bytes(kernel->info);
+  const Result<size_t> bytes = explicit_argument_bytes(kernel->info, target_.vendor);
+  if (!bytes) return Error(bytes.error()).with_context(name());
+  kernel->argument_bytes = *bytes;
   const CurrentDevice current(*context_);
   if (!current.status()) return current.status().error();
   Status status = context_->check(
@@ -354,6 +291,14 @@ Result<std::unique_ptr<DeviceKernel>> HipDevice::load(std::string_view object,
       "hipModuleGetFunction",
       context_->api->module_get_function(&kernel->function, kernel->module, entry.c_str()));
   if (!status) return std::move(status).error();
+  if (context_->api->set_dynamic_lds != nullptr) {
+    // Once and for the largest launch there can be, so that a launch is one call.
+    const int64_t most = target_.lds_bytes - own_lds_bytes(kernel->info);
+    status = context_->check("hipFuncSetAttribute",
+                             context_->api->set_dynamic_lds(
+                                 kernel->function, static_cast<int>(std::max<int64_t>(most, 0))));
+    if (!status) return std::move(status).error();
+  }
   return std::unique_ptr<DeviceKernel>(std::move(kernel));
 }
 
@@ -367,19 +312,22 @@ Status HipDevice::launch(DeviceKernel& kernel, const LaunchGrid& grid, const voi
     return failure(fmt::format("a launch of {} workgroups of {} with {} bytes of LDS", grid.grid,
                                grid.block, grid.dynamic_lds_bytes));
   }
-  // HIP counts the threads of a dimension in 32 bits and wraps silently above.
+  // HIP counts the threads of a dimension in 32 bits and wraps silently above; CUDA counts blocks
+  // in 31.
   constexpr int64_t kMaxThreads = std::numeric_limits<uint32_t>::max();
-  if (grid.grid > kMaxThreads / grid.block) {
-    return failure(
-        fmt::format("{} workgroups of {} are 2^32 threads or more: HIP cannot launch "
-                    "so many at once",
-                    grid.grid, grid.block));
+  constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();
+  if (target_.vendor == Vendor::nvidia ? grid.grid > kMaxBlocks
+                                       : grid.grid > kMaxThreads / grid.block) {
+    return failure(fmt::format(
+        "{} workgroups of {} are {} or more: {} cannot launch so many at once", grid.grid,
+        grid.block, target_.vendor == Vendor::nvidia ? "2^31" : "2^32 threads",
+        target_.vendor == Vendor::nvidia ? "CUDA" : "HIP"));
   }
   if (grid.block > info.max_workgroup.value_or(1024)) {
     return failure(fmt::format("workgroups of {} were asked for, {} is compiled for {} at most",
                                grid.block, info.name, info.max_workgroup.value_or(1024)));
   }
-  const int64_t lds = info.lds_bytes.value_or(0) + grid.dynamic_lds_bytes;
+  const int64_t lds = own_lds_bytes(info) + grid.dynamic_lds_bytes;
   if (lds > target_.lds_bytes) {
     return failure(fmt::format("{} needs {} bytes of LDS, {} has {}", info.name, lds, target_.name,
                                target_.lds_bytes));
@@ -401,31 +349,95 @@ Status HipDevice::launch(DeviceKernel& kernel, const LaunchGrid& grid, const voi
           1, 1, static_cast<unsigned>(grid.dynamic_lds_bytes), stream, nullptr, extra));
 }
 
+Status HipDevice::encode_tensor_map(const TensorMapShape& shape, void* map) {
+  const HipApi& api = *context_->api;
+  if (api.tensor_map_encode == nullptr) return unsupported("tensor maps");
+  const bool known = shape.rank >= 1 && shape.rank <= 5 &&
+                     (shape.swizzle_bytes == 0 || shape.swizzle_bytes == 32 ||
+                      shape.swizzle_bytes == 64 || shape.swizzle_bytes == 128);
+  if (!known) {
+    return failure(fmt::format("a tensor map of rank {} with a swizzle of {} bytes", shape.rank,
+                               shape.swizzle_bytes));
+  }
+  const auto code_of = [](int bytes, int first) {  // 0, 32, 64 ... to 0, 1, 2 ...
+    int code = 0;
+    for (int step = first; bytes > 0 && step <= bytes; step *= 2) ++code;
+    return code;
+  };
+  constexpr int kFp16 = 6, kBf16 = 9;
+  const uint32_t ones[5] = {1, 1, 1, 1, 1};
+  const int code = api.tensor_map_encode(
+      map, shape.bf16 ? kBf16 : kFp16, static_cast<uint32_t>(shape.rank),
+      const_cast<void*>(shape.address), shape.extents, shape.strides, shape.box, ones, 0,
+      code_of(shape.swizzle_bytes, 32), code_of(shape.l2_promotion_bytes, 64), 0);
+  return context_->check("hipTensorMapEncodeTiled", code);
+}
+
+Status HipDevice::begin_capture(void* stream) {
+  if (!context_->api->captures()) return unsupported("graphs");
+  const CurrentDevice current(*context_);
+  if (!current.status()) return current.status();
+  constexpr int kRelaxed = 2;  // other threads go on as they do
+  return context_->check("hipStreamBeginCapture",
+                         context_->api->stream_begin_capture(stream, kRelaxed));
+}
+
+Result<std::unique_ptr<DeviceGraph>> HipDevice::end_capture(void* stream) {
+  if (!context_->api->captures()) return unsupported("graphs");
+  auto made = std::make_unique<HipGraph>(context_);
+  const CurrentDevice current(*context_);
+  if (!current.status()) return current.status().error();
+  Status status = context_->check("hipStreamEndCapture",
+                                  context_->api->stream_end_capture(stream, &made->graph));
+  if (status) {
+    status = context_->check("hipGraphInstantiate",
+                             context_->api->graph_instantiate(&made->executable, made->graph, 0));
+  }
+  if (!status) return std::move(status).error();
+  return std::unique_ptr<DeviceGraph>(std::move(made));
+}
+
+Status HipDevice::launch(DeviceGraph& graph, void* stream) {
+  const auto* own = dynamic_cast<HipGraph*>(&graph);
+  if (own == nullptr || own->context()->ordinal != context_->ordinal) return foreign("graph");
+  const CurrentDevice current(*context_);
+  if (!current.status()) return current.status();
+  return context_->check("hipGraphLaunch", context_->api->graph_launch(own->executable, stream));
+}
+
 }  // namespace
 
 std::string hip_description(const HipProperties& properties) {
-  return fmt::format("{} ({}), {} CUs, {:.0f} GiB", properties.name, properties.arch,
-                     properties.compute_units,
+  return fmt::format("{} ({}), {} {}, {:.0f} GiB", properties.name, properties.arch,
+                     properties.compute_units, properties.arch.rfind("sm_", 0) == 0 ? "SMs" : "CUs",
                      static_cast<double>(properties.total_memory) / (uint64_t{1} << 30));
 }
 
 Result<int> hip_device_count(const HipApi& api) {
+  if (api.initialize != nullptr) {
+    if (const int code = api.initialize(); code != 0) {
+      return hip_error(api, api.origin, "hipInit", code);
+    }
+  }
   int count = 0;
   if (const int code = api.get_device_count(&count); code != 0) {
     return hip_error(api, api.origin, "hipGetDeviceCount", code);
   }
   if (count <= 0) {
-    return Error{ErrorKind::kDevice, api.origin + ": hipGetDeviceCount counts 0 devices", {}, {}};
+    const char* call = "hipGetDeviceCount";
+    if (api.call_name != nullptr) call = api.call_name(call);
+    return Error{
+        ErrorKind::kDevice, fmt::format("{}: {} counts 0 devices", api.origin, call), {}, {}};
   }
   return count;
 }
 
 Result<std::unique_ptr<Device>> open_hip_device(std::shared_ptr<const HipApi> api, int ordinal,
-                                                const std::string& prefix,
                                                 const std::string& given_name) {
   const Result<int> count = hip_device_count(*api);
   if (!count) return count.error();
-  const std::string name = given_name.empty() ? fmt::format("{}:{}", prefix, ordinal) : given_name;
+  const std::string name =
+      given_name.empty() ? fmt::format("{}:{}", api->backend, ordinal) : given_name;
   if (ordinal < 0 || ordinal >= *count) {
     return Error{ErrorKind::kDevice,
                  fmt::format("{}: there {} here, numbered from 0", name,
@@ -435,7 +447,7 @@ Result<std::unique_ptr<Device>> open_hip_device(std::shared_ptr<const HipApi> ap
   }
   Result<HipProperties> properties = hip_properties(*api, ordinal);
   if (!properties) return std::move(properties).error();
-  const Result<Target> target =
+  Result<Target> target =
       find_target(std::string_view(properties->arch).substr(0, properties->arch.find(':')));
   if (!target) {
     return Error{
@@ -444,8 +456,10 @@ Result<std::unique_ptr<Device>> open_hip_device(std::shared_ptr<const HipApi> ap
         {},
         {}};
   }
-  auto context = std::make_shared<Context>(Context{std::move(api), ordinal, name});
+  auto context = std::make_shared<HipContext>(std::move(api), ordinal, name);
+  if (Status retained = context->retain(); !retained) return std::move(retained).error();
   if (const CurrentDevice current(*context); !current.status()) return current.status().error();
+  if (properties->lds_bytes > 0) target->lds_bytes = properties->lds_bytes;
   return std::unique_ptr<Device>(
       new HipDevice(std::move(context), *target, std::move(*properties)));
 }

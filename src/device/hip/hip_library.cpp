@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,46 +18,6 @@ namespace {
 // Every name that ROCm 5 to 7 installs, newest first; wheels have no unversioned one.
 constexpr const char* kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                   "libamdhip64.so"};
-
-// The loader's reason, without the name it usually begins with.
-std::string last_loader_error(const std::string& name) {
-  const char* error = dlerror();
-  std::string_view text = error == nullptr ? "unknown reason" : error;
-  if (text.substr(0, name.size() + 2) == name + ": ") text.remove_prefix(name.size() + 2);
-  return printable(text, 300);
-}
-
-std::string path_of(void* library, const std::string& fallback) {
-  link_map* map = nullptr;
-  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name == nullptr ||
-      map->l_name[0] == '\0') {
-    return fallback;
-  }
-  return map->l_name;
-}
-
-class Symbols {
- public:
-  explicit Symbols(void* library) : library_(library) {}
-
-  template <typename Function>
-  bool optional(const char* name, Function& slot) {
-    void* symbol = dlsym(library_, name);
-    static_assert(sizeof(slot) == sizeof(symbol));
-    std::memcpy(&slot, &symbol, sizeof(slot));
-    return symbol != nullptr;
-  }
-  template <typename Function>
-  void required(const char* name, Function& slot) {
-    if (!optional(name, slot)) missing_.emplace_back(name);
-  }
-  void missing(const char* name) { missing_.emplace_back(name); }
-  const std::vector<std::string>& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::vector<std::string> missing_;
-};
 
 Result<std::shared_ptr<const HipApi>> fill_table(void* library, const std::string& path) {
   auto api = std::make_shared<HipApi>();
@@ -94,6 +52,12 @@ Result<std::shared_ptr<const HipApi>> fill_table(void* library, const std::strin
   symbols.required("hipGetErrorString", api->get_error_string);
   symbols.optional("hipGetLastError", api->get_last_error);
   symbols.optional("hipRuntimeGetVersion", api->runtime_get_version);
+  symbols.optional("hipStreamBeginCapture", api->stream_begin_capture);
+  symbols.optional("hipStreamEndCapture", api->stream_end_capture);
+  symbols.optional("hipGraphInstantiateWithFlags", api->graph_instantiate);
+  symbols.optional("hipGraphLaunch", api->graph_launch);
+  symbols.optional("hipGraphDestroy", api->graph_destroy);
+  symbols.optional("hipGraphExecDestroy", api->graph_exec_destroy);
   if (!symbols.missing().empty()) {
     return Error{ErrorKind::kDevice,
                  fmt::format("{} lacks {}: not a HIP runtime of ROCm 5.2 to 7", path,
@@ -118,30 +82,6 @@ bool is_folder(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Adds what came of an opened library; true when it serves.
-bool try_library(void* library, const std::string& name, const char* how, HipSearch& search) {
-  const std::string path = path_of(library, name);
-  Result<std::shared_ptr<const HipApi>> api = fill_table(library, path);
-  if (!api) {
-    search.libraries.push_back({name, false, api.error().message});
-    return false;
-  }
-  search.api = *api;
-  search.libraries.push_back(
-      {name, true,
-       fmt::format("{}{}{}", version_text(**api), path == name ? "" : ", " + path, how)});
-  return true;
-}
-
-bool try_path(const std::string& name, HipSearch& search) {
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    search.libraries.push_back({name, false, last_loader_error(name)});
-    return false;
-  }
-  return try_library(library, name, "", search);
-}
-
 // A NUL-terminated string of at most 255 characters in a field of 256, or nothing.
 std::optional<std::string> field(const char* bytes) {
   const void* end = std::memchr(bytes, '\0', 256);
@@ -161,11 +101,26 @@ constexpr PropertiesLayout kLayouts[] = {
     {"hipGetDeviceProperties", &HipApi::get_properties, 256, 336, 396},
 };
 
-// A kernel that faults is a failed run, not a missing device.
+// A kernel that faults is a failed run, not a missing device. CUDA shares the numbers.
 ErrorKind kind_of(int code) {
-  constexpr int kNoBinaryForGpu = 209, kIllegalAddress = 700, kLaunchFailure = 719;
-  if (code == kIllegalAddress || code == kLaunchFailure) return ErrorKind::kFailed;
-  return code == kNoBinaryForGpu ? ErrorKind::kUnsupported : ErrorKind::kDevice;
+  switch (code) {
+    case 700:  // illegal address
+    case 702:  // the launch took too long
+    case 710:  // an assertion in the kernel
+    case 714:  // hardware stack
+    case 715:  // illegal instruction
+    case 716:  // misaligned address
+    case 717:  // invalid address space
+    case 718:  // invalid program counter
+    case 719:  // launch failure
+      return ErrorKind::kFailed;
+    case 209:  // no binary for this GPU
+    case 222:  // PTX of a later version
+    case 801:  // not supported
+      return ErrorKind::kUnsupported;
+    default:
+      return ErrorKind::kDevice;
+  }
 }
 
 }  // namespace
@@ -174,15 +129,24 @@ Error hip_error(const HipApi& api, const std::string& what, const char* call, in
   const char* text = api.get_error_string == nullptr ? nullptr : api.get_error_string(code);
   // The runtime keeps the error for the host program's next hipGetLastError: it has been told.
   if (api.get_last_error != nullptr) api.get_last_error();
+  const char* name = api.call_name == nullptr ? call : api.call_name(call);
   return Error{kind_of(code),
-               fmt::format("{}: {} failed: {} ({})", what, call,
+               fmt::format("{}: {} failed: {} ({})", what, name,
                            text == nullptr ? "no text" : printable(text, 1000), code),
                {},
                {}};
 }
 
 Result<HipProperties> hip_properties(const HipApi& api, int ordinal) {
-  const std::string device = fmt::format("hip:{}", ordinal);
+  const std::string device = fmt::format("{}:{}", api.backend, ordinal);
+  if (api.get_facts != nullptr) {
+    GpuFacts facts{};
+    if (const int code = api.get_facts(&facts, ordinal); code != 0) {
+      return hip_error(api, device, "hipGetDeviceProperties", code);
+    }
+    return HipProperties{printable(facts.name, 200), printable(facts.arch, 60), facts.total_memory,
+                         facts.compute_units, facts.lds_bytes};
+  }
   Error error{ErrorKind::kDevice, device + ": no call for its properties", {}, {}};
   for (const PropertiesLayout& layout : kLayouts) {
     const auto call = api.*layout.function;
@@ -200,7 +164,7 @@ Result<HipProperties> hip_properties(const HipApi& api, int ordinal) {
           fmt::format("{}: {} gave no gfx name where its layout has one", device, layout.call);
       continue;
     }
-    HipProperties properties{printable(*name, 200), printable(*arch, 200), 0, 0};
+    HipProperties properties{printable(*name, 200), printable(*arch, 200), 0, 0, 0};
     std::memcpy(&properties.total_memory, bytes.data() + layout.total_memory, 8);
     std::memcpy(&properties.compute_units, bytes.data() + layout.compute_units, 4);
     return properties;
@@ -209,15 +173,11 @@ Result<HipProperties> hip_properties(const HipApi& api, int ordinal) {
 }
 
 HipSearch find_hip() {
-  HipSearch search;
-  for (const char* name : kNames) {
-    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (library != nullptr && try_library(library, name, ", already loaded", search)) return search;
-  }
-  dlerror();  // what is not loaded is no news
+  LibraryFinder finder(fill_table, version_text);
+  if (finder.use_loaded(kNames)) return finder.take();
   if (const auto chosen = get_env("HSTU_JIT_HIP")) {
-    try_path(*chosen, search);  // a choice of the user's is not second-guessed
-    return search;
+    finder.use_path(*chosen);  // a choice of the user's is not second-guessed
+    return finder.take();
   }
   std::vector<std::string> folders = {""};
   if (const auto rocm = get_env("ROCM_PATH")) folders.push_back(*rocm + "/lib");
@@ -226,14 +186,14 @@ HipSearch find_hip() {
   }
   for (const std::string& folder : folders) {
     if (!folder.empty() && !is_folder(folder)) {
-      search.libraries.push_back({folder + "/libamdhip64.so", false, "there is no such folder"});
+      finder.not_there(folder + "/libamdhip64.so", "there is no such folder");
       continue;
     }
     for (const char* name : kNames) {
-      if (try_path(folder.empty() ? name : folder + "/" + name, search)) return search;
+      if (finder.use_path(folder.empty() ? name : folder + "/" + name)) return finder.take();
     }
   }
-  return search;
+  return finder.take();
 }
 
 }  // namespace hstu::jit
