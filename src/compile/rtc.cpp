@@ -2,6 +2,7 @@
 // hipRTC and NVRTC, loaded at run time. Their interfaces have one shape, only the names differ.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <glob.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -113,6 +114,17 @@ Known comgr_knows(const std::string& library, const std::string& target, std::st
   return Known::no;
 }
 
+// NVRTC opens its built-in functions by name alone when it compiles: where the loader's path lacks
+// them, those beside the library are already there.
+void load_builtins(const std::string& library) {
+  const std::string folder = library.substr(0, library.rfind('/') + 1);
+  glob_t found{};
+  if (::glob((folder + "libnvrtc-builtins.so.*").c_str(), 0, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) ::dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+  }
+  ::globfree(&found);
+}
+
 Known nvrtc_knows(void* library, const std::string& target) {
   int (*count_of)(int*) = nullptr;
   int (*list_of)(int*) = nullptr;
@@ -187,6 +199,7 @@ Answer run_rtc(const Job& job) {
     return answer_of(Outcome::unusable,
                      fmt::format("{} lacks the functions of {}", job.library, product));
   }
+  if (nvidia) load_builtins(job.library);
   std::string missing;
   const Known known =
       nvidia ? nvrtc_knows(library, job.target) : comgr_knows(job.library, job.target, &missing);
