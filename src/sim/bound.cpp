@@ -48,6 +48,11 @@ Bound bound_of(const LaunchCounters& c, const std::string& target) {
       c.lds_cycles, m->compute_units, m->clock_ghz, bound.lds_us,
       c.global_read_lines + c.global_write_lines, c.line_bytes, m->memory_gb_s, bound.memory_us,
       bound.limit, worst->us);
+  if (c.matrix_unknown > 0) {
+    bound.arithmetic += fmt::format(
+        "  the matrix bound is too small: {} instructions of unknown duration ({}) are left out\n",
+        c.matrix_unknown, c.first_unknown);
+  }
   return bound;
 }
 

@@ -62,15 +62,19 @@ Status read_descriptor(std::string_view d, const Machine& machine, int version, 
   const bool unified = machine.cdna() && machine.generation != Generation::gfx908;
   const int granule = unified ? 8 : machine.cdna() ? 4 : k.wave_width == 32 ? 8 : 4;
   const int total = static_cast<int>(bits(rsrc1, 0, 6) + 1) * granule;
+  RegisterCounts& registers = k.registers;
   if (unified) {
     // Accumulation registers follow the architected ones in one file.
-    k.vector_registers = std::min(static_cast<int>(bits(rsrc3, 0, 6) + 1) * 4, total);
-    k.accumulation_registers = std::min(total - k.vector_registers, 256);
+    registers.vector = std::min({static_cast<int>(bits(rsrc3, 0, 6) + 1) * 4, total, 256});
+    registers.accumulation = std::min(total - registers.vector, 256);
   } else {
-    k.vector_registers = std::min(total, 256);
-    k.accumulation_registers = machine.cdna() ? k.vector_registers : 0;
+    registers.vector = std::min(total, 256);
+    registers.accumulation = machine.cdna() ? registers.vector : 0;
   }
-  k.vector_registers = std::min(k.vector_registers, 256);
+  // In units of 8, always an even number of them; later machines give every wave all.
+  constexpr int kAllScalars = 106;
+  registers.scalar =
+      machine.cdna() ? (static_cast<int>(bits(rsrc1, 6, 4)) / 2 + 1) * 16 : kAllScalars;
   if (machine.generation == Generation::gfx942 || machine.generation == Generation::gfx950) {
     k.preload_dwords = bits(preload, 0, 7);
     k.preload_offset = bits(preload, 7, 9);
@@ -158,7 +162,7 @@ Result<std::shared_ptr<const Code>> Code::load(std::string_view object) {
 
   const Result<Listing> listing = disassemble(object);
   if (!listing) return listing.error();
-  code->instructions_ = decode(*listing);
+  code->instructions_ = decode(*listing, *code->machine_);
   for (const Instruction& i : code->instructions_) code->index_of_[i.address] = i.index;
 
   constexpr uint8_t kFunctionSymbol = 2;

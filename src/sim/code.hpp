@@ -23,8 +23,7 @@ struct KernelEntry {
   KernelInfo info;
   uint32_t entry = 0;  // index of its first instruction
   uint32_t lds_bytes = 0, scratch_bytes = 0, kernarg_bytes = 0;
-  int vector_registers = 0;  // architected, of a wave
-  int accumulation_registers = 0;
+  RegisterCounts registers;  // of a wave
   int user_sgprs = 0;
   bool private_segment_buffer = false, dispatch_ptr = false, queue_ptr = false, kernarg_ptr = false,
        dispatch_id = false, flat_scratch_init = false, private_segment_size = false;

@@ -69,6 +69,21 @@ void Tally::add(const Tally& other) {
   if (first_undefined.empty()) first_undefined = other.first_undefined;
 }
 
+void add_clocks(LaunchCounters& c, const object::Machine& rates, std::string_view kind,
+                const std::string& mnemonic, uint64_t n) {
+  if (kind == "matrix") {
+    const auto clocks = object::matrix_clocks(rates, mnemonic);
+    if (clocks) {
+      c.matrix_passes += n * static_cast<uint64_t>(*clocks) / 4;
+      return;
+    }
+    c.matrix_unknown += n;
+    if (c.first_unknown.empty()) c.first_unknown = mnemonic;
+  } else if (kind == "valu" || kind == "transcendental" || kind == "agpr_move") {
+    c.valu_cycles += n * vector_clocks(rates, kind, mnemonic);
+  }
+}
+
 LaunchCounters counters_of(const Tally& t, const Code& code, const Machine& machine) {
   LaunchCounters c;
   c.workgroups = t.workgroups;
@@ -101,13 +116,7 @@ LaunchCounters counters_of(const Tally& t, const Code& code, const Machine& mach
     const std::string kind = object::instruction_class(object::InstructionSet::amd, name);
     c.instructions.push_back({i.address, i.text, kind, n});
     c.by_class[kind] += n;
-    if (!rates) continue;
-    if (kind == "matrix") {
-      const auto clocks = object::matrix_clocks(*rates, name);
-      c.matrix_passes += n * static_cast<uint64_t>(clocks.value_or(0)) / 4;
-    } else if (kind == "valu" || kind == "transcendental" || kind == "agpr_move") {
-      c.valu_cycles += n * vector_clocks(*rates, kind, name);
-    }
+    if (rates) add_clocks(c, *rates, kind, name, n);
   }
   return c;
 }
@@ -130,6 +139,10 @@ std::string to_text(const LaunchCounters& c, const std::string& target) {
     line(("  " + kind).c_str(), fmt::format("{}", count));
   }
   line("matrix passes", fmt::format("{} (4 clocks each)", c.matrix_passes));
+  if (c.matrix_unknown > 0) {
+    line("  of unknown length", fmt::format("{} instructions, not in the passes, first {}",
+                                            c.matrix_unknown, c.first_unknown));
+  }
   line("VALU clocks", fmt::format("{}", c.valu_cycles));
   line("LDS clocks", fmt::format("{}", c.lds_cycles));
   for (const auto& [name, widths] :
@@ -169,6 +182,7 @@ std::string to_json(const LaunchCounters& c, const std::string& target) {
   j["instructions"] = c.instruction_total();
   for (const auto& [kind, count] : c.by_class) j["by_class"][kind] = count;
   j["matrix_passes"] = c.matrix_passes;
+  j["matrix_unknown"] = c.matrix_unknown;
   j["valu_clocks"] = c.valu_cycles;
   j["lds_clocks"] = c.lds_cycles;
   j["lds"] = Json::array();

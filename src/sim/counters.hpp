@@ -33,8 +33,11 @@ struct LaunchCounters {
   std::vector<InstructionCount> instructions;
 
   uint64_t matrix_passes = 0;  // of 4 clocks each
-  uint64_t valu_cycles = 0;    // clocks that vector instructions occupy a SIMD, all waves
-  uint64_t lds_cycles = 0;     // clocks that the LDS is occupied, all workgroups
+  // Matrix instructions whose duration is not known: not in matrix_passes, which is too small then.
+  uint64_t matrix_unknown = 0;
+  std::string first_unknown;  // the mnemonic of the first of them
+  uint64_t valu_cycles = 0;   // clocks that vector instructions occupy a SIMD, all waves
+  uint64_t lds_cycles = 0;    // clocks that the LDS is occupied, all workgroups
   static constexpr int kLdsWidths = 7;
   std::array<LdsWidth, kLdsWidths> lds_read{},
       lds_write{};  // of 8, 16, 32, 64, 96, 128 bits; atomics

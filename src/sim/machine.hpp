@@ -29,6 +29,12 @@ struct Machine {
   bool cdna() const { return generation < Generation::gfx11; }
 };
 
+// How many registers of each file a wave of a kernel has.
+struct RegisterCounts {
+  int vector = 0, accumulation = 0;
+  int scalar = 0;  // s0 and on; the named ones are always there
+};
+
 std::span<const Machine> machines();
 const Machine* machine_of(std::string_view target);
 

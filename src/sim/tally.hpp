@@ -3,9 +3,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/counters.hpp"
+
+namespace hstu::jit::object {
+struct Machine;
+}
 
 namespace hstu::jit::sim {
 
@@ -32,6 +37,10 @@ class Code;
 struct Machine;
 // Everything that follows from the counts of a launch of `code`.
 LaunchCounters counters_of(const Tally& tally, const Code& code, const Machine& machine);
+
+// Adds the clocks of `n` executions of an instruction of class `kind` (object/classify.hpp).
+void add_clocks(LaunchCounters& counters, const object::Machine& rates, std::string_view kind,
+                const std::string& mnemonic, uint64_t n);
 
 // Place of a width in LaunchCounters::lds_read: 1, 2, 4, 8, 12 and 16 bytes.
 inline int lds_width_index(int bytes) {

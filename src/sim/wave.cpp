@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "sim/clones.hpp"
 #include "sim/workgroup.hpp"
 
@@ -53,9 +56,9 @@ Wave::Wave(Workgroup& group, int number, int width)
       number_(number),
       width_(width),
       all_(width == 64 ? ~uint64_t{0} : 0xffffffffu),
-      vector_(new Row[kVectorRegisters]()) {}
+      vector_(new Row[kVectors]()) {}
 
-void Wave::reset(uint64_t exec, uint32_t mode, int vector_registers, int accumulation_registers) {
+void Wave::reset(uint64_t exec, uint32_t mode, const RegisterCounts& registers) {
   program_counter = executed = 0;
   ended = at_barrier = signalled = stop = failed_ = false;
   barrier = nullptr;
@@ -67,16 +70,25 @@ void Wave::reset(uint64_t exec, uint32_t mode, int vector_registers, int accumul
   scalar_.fill(kPoison);
   scalar_[kNull] = 0;
   scalar_[kScc] = 0;
+  registers_ = registers;
   scalar_pending_.fill(0);
+  const auto marks = scalar_pending_.begin();
+  if (machine_.cdna()) {
+    std::fill(marks + std::min<int>(registers.scalar, kFlatScratch), marks + kFlatScratch,
+              kNotAllocated);
+  }
+  std::fill(marks + kScalarRegisters, scalar_pending_.end(), kNotAllocated);
   scalar_writer_.fill(nullptr);
-  pending_.fill(0);
+  pending_.fill(kNotAllocated);
+  std::fill_n(pending_.begin(), registers.vector, uint8_t{0});
+  std::fill_n(pending_.begin() + kFirstAgpr, registers.accumulation, uint8_t{0});
   written_.fill(0);
   vector_writer_.fill(nullptr);
   for (OutstandingQueue& queue : queues_) queue.clear();
   Row poison;
   for (int i = 0; i < kMaxLanes; ++i) poison.lane[i] = i < width_ ? kPoison : 0;
-  for (int r = 0; r < vector_registers; ++r) vector_[r] = poison;
-  for (int r = 0; r < accumulation_registers; ++r) vector_[kFirstAgpr + r] = poison;
+  for (int r = 0; r < registers.vector; ++r) vector_[r] = poison;
+  for (int r = 0; r < registers.accumulation; ++r) vector_[kFirstAgpr + r] = poison;
   set_exec(exec);
   start_exec = exec_;
 }
@@ -148,7 +160,9 @@ void Wave::wait_lgkm(uint32_t count) {
 // Loads of one queue return in order, so a second load into a register may follow the first; one
 // of another queue may be overtaken.
 Row& Wave::claim_load(Queue queue, int r, uint64_t lanes) {
-  if (pending_[r] != 0) {
+  if (pending_[r] >= kNotAllocated) [[unlikely]]
+    pending_fault(r, false, "written");
+  else if (pending_[r] != 0) {
     int same = 0;
     const OutstandingQueue& q = queues_[static_cast<int>(queue)];
     for (uint32_t i = 0; i < q.size(); ++i) {
@@ -183,6 +197,19 @@ const Outstanding* Wave::loader_of(int index, bool scalar) const {
 }
 
 void Wave::pending_fault(int index, bool scalar, const char* use) {
+  if ((scalar ? scalar_pending_[index] : pending_[index]) >= kNotAllocated) {
+    const bool accumulation = !scalar && index >= kFirstAgpr;
+    const int lane = scalar || exec_ == 0 ? -1 : std::countr_zero(exec_);
+    return fail(fmt::format("{} is {}, but the kernel has {} {} registers",
+                            register_name(index, scalar), use,
+                            scalar         ? registers_.scalar
+                            : accumulation ? registers_.accumulation
+                                           : registers_.vector,
+                            scalar         ? "scalar"
+                            : accumulation ? "accumulation"
+                                           : "vector"),
+                lane);
+  }
   const Outstanding* entry = loader_of(index, scalar);
   fail(fmt::format(
       "{}, loaded by {}, is {} before a wait for it", register_name(index, scalar),

@@ -16,14 +16,18 @@ namespace hstu::jit::sim {
 class Workgroup;
 
 constexpr int kMaxLanes = 64;
+// Registers after the end of either file: an operand of many may reach that far, and no kernel has
+// them.
+constexpr int kPastFile = 64;
 // One 32-bit vector register of all lanes. Lanes past the wave's width stay zero.
 struct alignas(64) Row {
   uint32_t lane[kMaxLanes];
 };
 
-// What an instruction touches is read and written through these calls, which check that it was
-// written before (else counted), that no load into it is outstanding (else a fault) and, for
-// writes, change active lanes only. A fault stops the wave after the instruction.
+// What an instruction touches is read and written through these calls, which check that the
+// kernel has it, that no load into it is outstanding (else a fault), that it was written before
+// (else counted) and, for writes, change active lanes only. A fault stops the wave after the
+// instruction.
 class Wave {
  public:
   Wave(Workgroup& group, int number, int width);
@@ -149,8 +153,9 @@ class Wave {
   // "v12, loaded by global_load_dword at 0x1a40": an operand and where its value came from.
   std::string origin(const Operand& o) const;
 
-  // Puts the wave at a kernel's start: registers poisoned, nothing outstanding.
-  void reset(uint64_t exec, uint32_t mode, int vector_registers, int accumulation_registers);
+  // Puts the wave at a kernel's start: registers poisoned, nothing outstanding. The use of a
+  // register beyond the kernel's own is a fault.
+  void reset(uint64_t exec, uint32_t mode, const RegisterCounts& registers);
   // Sets a register that the hardware initialises.
   void preset_scalar(int index, uint32_t value) { scalar_[index] = value; }
   Row& preset_vector(int index) {
@@ -179,6 +184,7 @@ class Wave {
   }
   const Row& fill_row(const Operand& o, int part, Row& scratch);
   void note_undefined(int vector_register);
+  // Of a register whose mark is not 0.
   void pending_fault(int index, bool scalar, const char* use);
   void retire(const Outstanding& entry);
   const Outstanding* loader_of(int index, bool scalar) const;
@@ -191,13 +197,18 @@ class Wave {
   uint64_t all_ = 0;
   uint64_t exec_ = 0;
   const Instruction* current_ = nullptr;
-  std::array<uint32_t, kScalarRegisters> scalar_{};
-  std::unique_ptr<Row[]> vector_;                     // kVectorRegisters rows
-  std::array<uint64_t, kVectorRegisters> written_{};  // lanes ever written
-  std::array<uint8_t, kVectorRegisters> pending_{};   // loads outstanding
-  std::array<uint8_t, kScalarRegisters> scalar_pending_{};
-  std::array<const Instruction*, kVectorRegisters> vector_writer_{};
-  std::array<const Instruction*, kScalarRegisters> scalar_writer_{};
+  static constexpr int kVectors = kVectorRegisters + kPastFile;
+  static constexpr int kScalars = kScalarRegisters + kPastFile;
+  static constexpr uint8_t kNotAllocated = 0x80;  // more than loads can be outstanding
+  RegisterCounts registers_;
+  std::array<uint32_t, kScalars> scalar_{};
+  std::unique_ptr<Row[]> vector_;             // kVectors rows
+  std::array<uint64_t, kVectors> written_{};  // lanes ever written
+  // Loads outstanding, or kNotAllocated.
+  std::array<uint8_t, kVectors> pending_{};
+  std::array<uint8_t, kScalars> scalar_pending_{};
+  std::array<const Instruction*, kVectors> vector_writer_{};
+  std::array<const Instruction*, kScalars> scalar_writer_{};
   std::array<OutstandingQueue, kQueues> queues_;
   std::string fault_;
 };

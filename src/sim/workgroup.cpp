@@ -46,7 +46,7 @@ void Workgroup::start_wave(Wave& wave) {
   const uint32_t first = static_cast<uint32_t>(wave.number()) * width;
   const uint32_t lanes = std::min(width, items - first);
   const uint64_t exec = lanes == 64 ? ~uint64_t{0} : (uint64_t{1} << lanes) - 1;
-  wave.reset(exec, k.mode, k.vector_registers, k.accumulation_registers);
+  wave.reset(exec, k.mode, k.registers);
   wave.program_counter = k.entry;
 
   int s = 0;

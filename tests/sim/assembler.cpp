@@ -74,7 +74,7 @@ std::string descriptor(const std::string& target, const KernelForm& form) {
   line("system_sgpr_workgroup_id_z", form.workgroup_id_z);
   line("system_vgpr_workitem_id", form.work_item_ids);
   line("next_free_vgpr", is_cdna(target) && target != "gfx908" ? 2 * form.vgprs : form.vgprs);
-  line("next_free_sgpr", 100);
+  line("next_free_sgpr", form.sgprs);
   if (target == "gfx90a" || target == "gfx942") line("accum_offset", form.vgprs);
   line("float_denorm_mode_32", form.denormals_32);
   line("float_denorm_mode_16_64", form.denormals_16_64);
@@ -134,15 +134,15 @@ amdhsa.kernels:
     .group_segment_fixed_size: {}
     .private_segment_fixed_size: {}
     .wavefront_size: {}
-    .sgpr_count: 100
+    .sgpr_count: {}
     .vgpr_count: {}
     .max_flat_workgroup_size: {}
 {}{}...
 .end_amdgpu_metadata
 )",
       body, descriptor(target, form), form.code_object == 4 ? 1 : 2, target, form.arguments,
-      form.lds, form.scratch, is_wave32(target) ? 32 : 64, form.vgprs, form.max_workgroup,
-      arguments.empty() ? "" : "    .args:\n", arguments);
+      form.lds, form.scratch, is_wave32(target) ? 32 : 64, form.sgprs, form.vgprs,
+      form.max_workgroup, arguments.empty() ? "" : "    .args:\n", arguments);
   const auto folder = jit::TempDir::create("hstu-sim-asm");
   REQUIRE(folder.ok());
   const std::string in = folder->path() + "/probe.s", out = folder->path() + "/probe.hsaco";

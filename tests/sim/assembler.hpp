@@ -16,6 +16,7 @@ struct KernelForm {
   // Bytes of explicit arguments: pointers, eight bytes each.
   int arguments = 24;
   int vgprs = 128;          // a multiple of 8; as many AGPRs again on CDNA
+  int sgprs = 100;          // not counting VCC and the like
   int denormals_32 = 3;     // 3: kept, 0: flushed
   int denormals_16_64 = 3;  // the same
   bool ieee = true;         // as compilers set it; gfx12 has no such mode

@@ -293,6 +293,34 @@ TEST_CASE("simulator: reads of registers that nothing wrote are counted, not ref
   }
 }
 
+TEST_CASE("simulator: registers beyond what the kernel asked for are caught") {
+  for (const char* target : kTargets) {
+    if (!can_probe(target, "register limits")) continue;
+    Broken b(target);
+    b.form.vgprs = 24;
+    b.form.sgprs = 26;  // 32 with VCC and the like, which the allocation is a multiple of 16 of
+    CHECK(b.run("v_mov_b32 v23, v0; v_mov_b32 v2, v23") == "");
+    check_caught(b.run("s_nop 0; v_mov_b32 v24, v0"), {"v_mov_b32", "v24", "lane 0", "24 vector"});
+    check_caught(b.run("s_mov_b32 exec_lo, 0x30; v_mov_b32 v2, v255"),
+                 {"v_mov_b32", "v255", "lane 4", "24 vector"});
+    check_caught(b.run("global_load_dwordx4 v[22:25], v1, s[4:5]; $load_wait"),
+                 {"global_load", "v24"});
+    check_caught(b.run("global_store_dwordx4 v1, v[22:25], s[6:7]"), {"global_store", "v24"});
+    check_caught(b.run("ds_write_b32 v1, v0; $lds_wait; ds_read_b32 v24, v1; $lds_wait"),
+                 {"ds_", "v24"});
+    if (!is_cdna(target)) {
+      CHECK(b.run("s_mov_b32 s105, s4") == "");
+      continue;
+    }
+    CHECK(b.run("v_accvgpr_write_b32 a23, v0; s_mov_b32 s31, s4; s_mov_b64 vcc, s[30:31]") == "");
+    check_caught(b.run("v_accvgpr_write_b32 a24, v0"),
+                 {"v_accvgpr_write_b32", "a24", "24 accumulation"});
+    check_caught(b.run("s_mov_b32 s32, s4"), {"s_mov_b32", "s32", "32 scalar"});
+    check_caught(b.run("s_load_dwordx4 s[32:35], s[4:5], 0x0; $scalar_wait"),
+                 {"s_load_dwordx4", "s32"});
+  }
+}
+
 TEST_CASE("simulator: launches that do not fit the kernel are refused") {
   for (const char* target : kTargets) {
     if (!can_probe(target, "launch limits")) continue;

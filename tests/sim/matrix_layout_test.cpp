@@ -12,6 +12,7 @@
 #include "sim/isa/matrix.hpp"
 #include "sim/isa/tables.hpp"
 #include "sim/machine.hpp"
+#include "sim/tally.hpp"
 
 namespace hstu::jit::sim {
 namespace {
@@ -178,6 +179,26 @@ TEST_CASE("simulator: passes of matrix instructions agree with the issue model")
     }
     CHECK(compared > 0);
   }
+}
+
+TEST_CASE("simulator: matrix instructions of unknown duration are counted apart") {
+  const auto rates = object::find_machine("gfx942", {});
+  REQUIRE(rates.ok());
+  LaunchCounters c;
+  add_clocks(c, *rates, "matrix", "v_mfma_f32_32x32x8_f16", 10);
+  CHECK(c.matrix_passes == 80);
+  CHECK(c.matrix_unknown == 0);
+  CHECK(to_text(c, "gfx942").find("unknown") == std::string::npos);
+  add_clocks(c, *rates, "matrix", "v_mfma_f32_64x64x99_f3", 7);
+  add_clocks(c, *rates, "matrix", "v_smfmac_f32_1x1x1_f3", 1);
+  CHECK(c.matrix_passes == 80);
+  CHECK(c.matrix_unknown == 8);
+  CHECK(c.first_unknown == "v_mfma_f32_64x64x99_f3");
+  for (const std::string& report : {to_text(c, "gfx942"), bound_of(c, "gfx942").arithmetic}) {
+    CHECK(report.find("8 instructions") != std::string::npos);
+    CHECK(report.find("v_mfma_f32_64x64x99_f3") != std::string::npos);
+  }
+  CHECK(to_json(c, "gfx942").find("\"matrix_unknown\": 8") != std::string::npos);
 }
 
 }  // namespace

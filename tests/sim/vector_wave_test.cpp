@@ -23,7 +23,8 @@ struct Bench {
   std::unique_ptr<Wave> wave;
   Instruction last;
 
-  explicit Bench(const char* target, uint32_t mode = kKeepDenormals) {
+  explicit Bench(const char* target, uint32_t mode = kKeepDenormals,
+                 const RegisterCounts& registers = {256, 256, 106}) {
     const Machine& machine = *machine_of(target);
     dispatch.code = Code::empty(machine);
     kernel.wave_width = machine.cdna() ? 64 : 32;
@@ -33,7 +34,7 @@ struct Bench {
     tally = std::make_unique<Tally>(0);
     group = std::make_unique<Workgroup>(dispatch, *tally);
     wave = std::make_unique<Wave>(*group, 0, kernel.wave_width);
-    wave->reset(~uint64_t{0}, mode, 256, 256);
+    wave->reset(~uint64_t{0}, mode, registers);
     for (int r = 0; r < kVectorRegisters; ++r) set(r, 0);
   }
   void set(int r, uint32_t value) {
@@ -42,7 +43,7 @@ struct Bench {
   uint32_t get(int r, int lane = 0) { return wave->preset_vector(r).lane[lane]; }
   // The fault, or nothing.
   std::string run(const std::string& mnemonic, const std::string& operands) {
-    last = decode_line(mnemonic, operands);
+    last = decode_line(mnemonic, operands, wave->machine());
     wave->set_current(last);
     last.execute(*wave, last);
     return wave->fault();
@@ -154,6 +155,118 @@ TEST_CASE("simulator: matrix instructions ignore EXEC and refuse what is wrong")
   Bench shared("gfx942");  // one block has none to share with
   CHECK_THAT(shared.run("v_mfma_f32_32x32x8_f16", "v[8:23], v[0:1], v[2:3], 0 cbsz:1 abid:1"),
              ContainsSubstring("cbsz"));
+}
+
+TEST_CASE("simulator: registers past those of the kernel are faults") {
+  const auto fault = [](const char* target, const char* mnemonic, const char* operands) {
+    Bench b(target, kKeepDenormals, {24, 8, 32});
+    b.wave->preset_scalar(kM0, 40);
+    return b.run(mnemonic, operands);
+  };
+  // The last of each file, and the named scalar ones.
+  CHECK(fault("gfx90a", "v_add_f32_e32", "v23, v22, v23") == "");
+  CHECK(fault("gfx90a", "v_accvgpr_mov_b32", "a7, a6") == "");
+  CHECK(fault("gfx90a", "s_mov_b64", "s[30:31], vcc") == "");
+  CHECK(fault("gfx90a", "s_mov_b64", "flat_scratch, exec") == "");
+  CHECK(fault("gfx1100", "s_mov_b64", "s[104:105], vcc") == "");
+  struct Row {
+    const char *mnemonic, *operands, *want;
+  };
+  const Row rows[] = {
+      {"v_mov_b32_e32", "v24, v0", "v24 is overwritten, but the kernel has 24 vector registers"},
+      {"v_mov_b32_e32", "v0, v24", "v24 is read, but the kernel has 24 vector registers"},
+      {"v_add_f64", "v[0:1], v[22:23], v[24:25]", "v24 is read"},
+      {"v_accvgpr_write_b32", "a8, v0", "a8 is overwritten, but the kernel has 8 accumulation"},
+      {"v_accvgpr_read_b32", "v0, a255", "a255 is read"},
+      {"v_mfma_f32_32x32x8f16", "v[8:23], v[24:25], v[2:3], 0", "v24 is read"},
+      {"v_mfma_f32_32x32x8f16", "a[0:15], v[0:1], v[2:3], 0", "a8 is overwritten"},
+      {"v_readlane_b32", "s0, v255, 3", "v255 is read"},
+      {"v_readfirstlane_b32", "s32, v0", "s32 is overwritten, but the kernel has 32 scalar"},
+      {"v_writelane_b32", "v100, s0, 3", "v100 is overwritten"},
+      {"v_swap_b32", "v0, v30", "v30 is read"},
+      {"v_cmp_eq_u32_e64", "s[32:33], v0, v1", "s32 is overwritten"},
+      {"s_mov_b32", "s0, s32", "s32 is read"},
+      {"s_mov_b64", "s[30:31], s[32:33]", "s32 is read"},
+      {"s_add_u32", "s101, s0, s1", "s101 is overwritten"},
+      {"s_movrels_b32", "s0, s2", "s42 is read"},
+      {"s_memtime", "s[32:33]", "s32 is overwritten"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.mnemonic << " " << row.operands);
+    CHECK_THAT(fault("gfx90a", row.mnemonic, row.operands), ContainsSubstring(row.want));
+  }
+  // Operands that run past the file: no disassembler prints them, nothing else may be touched.
+  for (const char* operands : {"v[8:23], a[254:255], v[2:3], 0", "a[250:255], v[0:1], v[2:3], 0"}) {
+    CHECK(fault("gfx90a", "v_mfma_f32_32x32x8f16", operands) != "");
+  }
+}
+
+TEST_CASE("simulator: barriers of gfx12 other than the workgroup's are refused") {
+  for (const char* mnemonic : {"s_barrier_signal", "s_barrier_wait"}) {
+    for (const char* number : {"1", "0", "-2", "-3", "0xfffe", "m0"}) {
+      Bench b("gfx1201");
+      INFO(mnemonic << " " << number);
+      CHECK_THAT(b.run(mnemonic, number), ContainsSubstring("named barriers"));
+    }
+  }
+  Bench b("gfx1201");
+  CHECK(b.run("s_barrier_signal", "-1") == "");
+  CHECK(b.run("s_barrier_wait", "0xffff") == "");
+  CHECK(b.wave->at_barrier);
+}
+
+TEST_CASE("simulator: hardware registers whose value is not known are refused") {
+  const auto fault = [](const char* target, const char* mnemonic, const char* operands) {
+    Bench b(target);
+    return b.run(mnemonic, operands);
+  };
+  CHECK(fault("gfx90a", "s_getreg_b32", "s0, hwreg(HW_REG_MODE)") == "");
+  CHECK(fault("gfx90a", "s_getreg_b32", "s0, hwreg(HW_REG_HW_ID, 0, 4)") == "");
+  CHECK(fault("gfx942", "s_getreg_b32", "s0, hwreg(HW_REG_XCC_ID)") == "");
+  CHECK(fault("gfx1100", "s_getreg_b32", "s0, hwreg(HW_REG_HW_ID1)") == "");
+  CHECK(fault("gfx1201", "s_getreg_b32", "s0, hwreg(HW_REG_SHADER_CYCLES_HI)") == "");
+  CHECK(fault("gfx1201", "s_setreg_imm32_b32", "hwreg(HW_REG_WAVE_SCHED_MODE, 0, 2), 2") == "");
+  for (const char* operands : {"s0, hwreg(HW_REG_STATUS)", "s0, hwreg(HW_REG_TRAPSTS, 0, 8)",
+                               "s0, hwreg(HW_REG_LDS_ALLOC)", "s0, hwreg(63)", "s0, hwreg(0)"}) {
+    INFO(operands);
+    CHECK_THAT(fault("gfx90a", "s_getreg_b32", operands), ContainsSubstring("not simulated"));
+  }
+  // Numbers that mean another register elsewhere.
+  CHECK_THAT(fault("gfx90a", "s_getreg_b32", "s0, hwreg(20)"), ContainsSubstring("register 20"));
+  CHECK_THAT(fault("gfx1100", "s_getreg_b32", "s0, hwreg(4)"), ContainsSubstring("register 4"));
+  CHECK_THAT(fault("gfx1100", "s_getreg_b32", "s0, hwreg(20)"), ContainsSubstring("register 20"));
+  CHECK_THAT(fault("gfx90a", "s_setreg_b32", "hwreg(HW_REG_STATUS), s0"),
+             ContainsSubstring("writes hardware register 2"));
+  Bench b("gfx90a");
+  CHECK(b.run("s_setreg_imm32_b32", "hwreg(HW_REG_MODE, 4, 2), 1") == "");
+  CHECK(b.wave->mode() == ((kKeepDenormals & ~0x30u) | 0x10));
+}
+
+// As the assembler of LLVM encodes them: "vmcnt(3) lgkmcnt(2)" and the like.
+TEST_CASE("simulator: a wait whose counts are printed as a number has the target's layout") {
+  struct Row {
+    const char *target, *number;
+    uint32_t vm, lgkm;
+  };
+  const Row rows[] = {
+      {"gfx90a", "0xc273", 51, 2},      {"gfx90a", "0xcf7f", kNoWait, kNoWait},
+      {"gfx942", "0x0", 0, 0},          {"gfx942", "0x70", 0, 0},
+      {"gfx942", "0xc07f", kNoWait, 0}, {"gfx908", "0xf73", 3, kNoWait},
+      {"gfx1100", "0xc27", 3, 2},       {"gfx1100", "0xfff7", kNoWait, kNoWait},
+      {"gfx1100", "0x3f7", 0, kNoWait}, {"gfx1100", "0xfc07", kNoWait, 0},
+      {"gfx1100", "64519", kNoWait, 0}, {"gfx1100", "0x7", 0, 0},
+  };
+  for (const Row& row : rows) {
+    INFO(row.target << " " << row.number);
+    const Instruction i = decode_line("s_waitcnt", row.number, *machine_of(row.target));
+    CHECK(i.problem == "");
+    CHECK((i.operand[0].bits >> kVmShift & 0xff) == row.vm);
+    CHECK((i.operand[0].bits >> kLgkmShift & 0xff) == row.lgkm);
+  }
+  for (const char* odd : {"0x10000", "-1", "vmcnt", "vmcnt(64)", "vmcnt(0", "some(1)", ""}) {
+    INFO(odd);
+    CHECK(decode_line("s_waitcnt", odd, *machine_of("gfx90a")).problem != "");
+  }
 }
 
 TEST_CASE("simulator: extra results and global data share are refused, not ignored") {

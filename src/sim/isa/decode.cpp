@@ -31,14 +31,23 @@ std::string_view without_encoding(std::string_view mnemonic) {
   return mnemonic;
 }
 
-// "vmcnt(0) lgkmcnt(1)", counts joined by blanks or &. A bare number is the encoding of gfx9.
-bool read_wait_counts(std::string_view text, Operand& o) {
+// The counts of a bare number, which is the encoding; a count that says all its bits is none.
+// gfx9: vmcnt in bits 15:14 and 3:0, lgkmcnt in 11:8. gfx11: vmcnt in 15:10, lgkmcnt in 9:4.
+uint64_t encoded_wait_counts(uint32_t bits, const Machine& machine) {
+  const bool gfx9 = machine.cdna();
+  const uint32_t vm = gfx9 ? (bits & 0xf) | (bits >> 10 & 0x30) : bits >> 10 & 0x3f;
+  const uint32_t lgkm = gfx9 ? bits >> 8 & 0xf : bits >> 4 & 0x3f, most_lgkm = gfx9 ? 15 : 63;
+  return (vm == 63 ? kNoWait : vm) << kVmShift | (lgkm == most_lgkm ? kNoWait : lgkm) << kLgkmShift;
+}
+
+// "vmcnt(0) lgkmcnt(1)", counts joined by blanks or &, or a bare number.
+bool read_wait_counts(std::string_view text, const Machine& machine, Operand& o) {
   o.kind = OperandKind::constant;
   o.bits = kNoWait << kVmShift | kNoWait << kLgkmShift;
+  if (text.empty()) return false;
   if (const auto raw = read_integer(text)) {
-    const auto bits = static_cast<uint32_t>(*raw);
-    const uint32_t vm = (bits & 0xf) | (bits >> 10 & 0x30), lgkm = bits >> 8 & 0xf;
-    o.bits = (vm == 63 ? kNoWait : vm) << kVmShift | (lgkm == 15 ? kNoWait : lgkm) << kLgkmShift;
+    if (*raw < 0 || *raw > 0xffff) return false;
+    o.bits = encoded_wait_counts(static_cast<uint32_t>(*raw), machine);
     return true;
   }
   for (std::string_view part : split_outside(text, ' ')) {
@@ -87,7 +96,8 @@ std::string read_operands(Instruction& i, std::string_view text) {
   return "";
 }
 
-Instruction decode_one(std::string_view mnemonic, std::string_view operands) {
+Instruction decode_one(std::string_view mnemonic, std::string_view operands,
+                       const Machine& machine) {
   Instruction i;
   i.text = fmt::format("{}{}{}", mnemonic, operands.empty() ? "" : " ", operands);
   const std::string_view name = without_encoding(mnemonic);
@@ -105,7 +115,8 @@ Instruction decode_one(std::string_view mnemonic, std::string_view operands) {
   if (has_opaque_operands(name)) return i;
   if (name == "s_waitcnt") {
     i.operands = 1;
-    if (!read_wait_counts(operands, i.operand[0])) return problem("its counts are not known");
+    if (!read_wait_counts(operands, machine, i.operand[0]))
+      return problem("its counts are not known");
     return i;
   }
   if (std::string why = read_operands(i, operands); !why.empty()) return problem(std::move(why));
@@ -141,13 +152,14 @@ std::string dual_half_name(std::string_view mnemonic) {
   return "v_" + std::string(mnemonic.substr(kDual.size()));
 }
 
-Instruction decode_dual(std::string_view mnemonic, std::string_view operands) {
+Instruction decode_dual(std::string_view mnemonic, std::string_view operands,
+                        const Machine& machine) {
   const size_t middle = operands.find("::");
   std::string_view rest = middle == operands.npos ? "" : operands.substr(middle + 2);
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   const size_t blank = rest.find(' ');
-  Instruction first =
-      decode_one(dual_half_name(mnemonic), split_outside(operands.substr(0, middle), '\n')[0]);
+  Instruction first = decode_one(dual_half_name(mnemonic),
+                                 split_outside(operands.substr(0, middle), '\n')[0], machine);
   first.text = fmt::format("{} {}", mnemonic, operands);
   if (blank == rest.npos || rest.substr(0, 7) != "v_dual_") {
     first.opcode = &kUndecoded;
@@ -156,7 +168,7 @@ Instruction decode_dual(std::string_view mnemonic, std::string_view operands) {
     return first;
   }
   auto second = std::make_shared<Instruction>(
-      decode_one(dual_half_name(rest.substr(0, blank)), rest.substr(blank + 1)));
+      decode_one(dual_half_name(rest.substr(0, blank)), rest.substr(blank + 1), machine));
   bool overlap = false;
   for (int o = 0; o < second->operands; ++o) {
     overlap = overlap || same_register(first.operand[0], second->operand[o]);
@@ -184,17 +196,18 @@ void resolve_branch(Instruction& i, const std::unordered_map<uint64_t, uint32_t>
 
 }  // namespace
 
-Instruction decode_line(const std::string& mnemonic, const std::string& operands) {
-  return mnemonic.rfind("v_dual_", 0) == 0 ? decode_dual(mnemonic, operands)
-                                           : decode_one(mnemonic, operands);
+Instruction decode_line(std::string_view mnemonic, std::string_view operands,
+                        const Machine& machine) {
+  return mnemonic.substr(0, 7) == "v_dual_" ? decode_dual(mnemonic, operands, machine)
+                                            : decode_one(mnemonic, operands, machine);
 }
 
-std::vector<Instruction> decode(const Listing& listing) {
+std::vector<Instruction> decode(const Listing& listing, const Machine& machine) {
   std::vector<Instruction> code;
   code.reserve(listing.instructions.size());
   std::unordered_map<uint64_t, uint32_t> index_of;
   for (const ListedInstruction& line : listing.instructions) {
-    Instruction i = decode_line(line.mnemonic, line.operands);
+    Instruction i = decode_line(line.mnemonic, line.operands, machine);
     i.address = line.address;
     i.bytes = line.bytes;
     i.index = static_cast<uint32_t>(code.size());

@@ -3,20 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "object/listing.hpp"
 #include "sim/isa/instruction.hpp"
+#include "sim/machine.hpp"
 
 namespace hstu::jit::sim {
 
 // In the order of the listing; `index` and branch targets count its lines. What cannot be read (an
 // unknown mnemonic, operand or modifier) becomes an instruction that faults when it is executed,
 // with the reason in `problem`: a listing also shows constants and padding that nothing runs.
-std::vector<Instruction> decode(const Listing& listing);
+std::vector<Instruction> decode(const Listing& listing, const Machine& machine);
 
 // One instruction out of its context, for tests: no branches.
-Instruction decode_line(const std::string& mnemonic, const std::string& operands);
+Instruction decode_line(std::string_view mnemonic, std::string_view operands,
+                        const Machine& machine);
 
 // Counts of s_waitcnt in `bits` of its operand; kNoWait where one is not waited for.
 constexpr uint32_t kNoWait = 0xff;

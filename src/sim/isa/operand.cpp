@@ -64,6 +64,8 @@ constexpr NamedValue kHardwareRegisters[] = {
     {"HW_REG_WAVE_MODE", 1},
     {"HW_REG_WAVE_STATUS", 2},
     {"HW_REG_WAVE_HW_ID1", 23},
+    {"HW_REG_WAVE_SCHED_MODE", 26},
+    {"HW_REG_SCHED_MODE", 26},
     {"HW_REG_SHADER_CYCLES_LO", 29},
     {"HW_REG_SHADER_CYCLES_HI", 30},
 };

@@ -3,6 +3,8 @@
 // AMD's ISA documents, chapters "Program Flow Control" and "SOPP Instructions".
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "sim/isa/decode.hpp"
 #include "sim/isa/operand.hpp"
 #include "sim/isa/scalar.hpp"
@@ -123,12 +125,25 @@ void s_barrier(Wave& w, const Instruction& i) {
   arrive(w, i);
   w.at_barrier = w.stop = true;
 }
+// gfx12 has more barriers than that of all waves, number -1; its s_barrier_wait prints 16 bits.
+bool is_workgroup_barrier(Wave& w, const Operand& o) {
+  constexpr int16_t kWorkgroup = -1;
+  if (o.kind == OperandKind::constant && static_cast<int16_t>(o.bits) == kWorkgroup) return true;
+  w.fail(o.kind == OperandKind::constant
+             ? fmt::format("named barriers are not simulated, only that of the workgroup (-1); "
+                           "this is {}",
+                           static_cast<int16_t>(o.bits))
+             : std::string("named barriers (the number is in M0) are not simulated"));
+  return false;
+}
 void s_barrier_signal(Wave& w, const Instruction& i) {
+  if (!is_workgroup_barrier(w, i.operand[0])) return;
   if (w.signalled) return w.fail("signals a barrier twice without waiting for it");
   arrive(w, i);
   w.signalled = true;
 }
 void s_barrier_wait(Wave& w, const Instruction& i) {
+  if (!is_workgroup_barrier(w, i.operand[0])) return;
   if (!w.signalled) return w.fail("waits for a barrier that it did not signal");
   if (w.exec() != w.start_exec) return arrive(w, i);
   w.at_barrier = w.stop = true;
@@ -138,32 +153,51 @@ void s_barrier_wait(Wave& w, const Instruction& i) {
 
 constexpr uint32_t kModeId = 1;
 
-uint32_t hardware_register(Wave& w, uint32_t id) {
+// Nothing for a register whose value is not known here: kernels are told no invented one.
+std::optional<uint32_t> hardware_register(Wave& w, uint32_t id) {
+  const Generation generation = w.machine().generation;
+  const bool cdna = w.machine().cdna(), gfx12 = generation == Generation::gfx12;
+  const uint64_t clock = w.executed * 4;
   switch (id) {
     case kModeId:
       return w.mode();
-    case 4:   // HW_ID
-    case 23:  // HW_ID1
+    case 4:  // HW_ID: the wave's slot; everything runs on compute unit 0
+      if (!cdna) break;
       return static_cast<uint32_t>(w.number());
     case 15:  // SH_MEM_BASES: the high 16 bits of the private and of the shared aperture
+      if (gfx12) break;
       return static_cast<uint32_t>(kPrivateBase >> 48 | kSharedBase >> 48 << 16);
-    case 29:  // SHADER_CYCLES
-      return static_cast<uint32_t>(w.executed * 4);
-    default:
+    case 20:  // XCC_ID: which die
+      if (generation != Generation::gfx942 && generation != Generation::gfx950) break;
       return 0;
+    case 23:  // HW_ID1: as HW_ID
+      if (cdna) break;
+      return static_cast<uint32_t>(w.number());
+    case 29:  // SHADER_CYCLES, and its upper half
+      if (cdna) break;
+      return static_cast<uint32_t>(clock);
+    case 30:
+      if (!gfx12) break;
+      return static_cast<uint32_t>(clock >> 32);
   }
+  return std::nullopt;
+}
+void refuse_register(Wave& w, const char* use, uint32_t id) {
+  w.fail(fmt::format("{} hardware register {}, which is not simulated", use, id));
 }
 void s_getreg_b32(Wave& w, const Instruction& i) {
   const auto code = static_cast<uint32_t>(i.operand[1].bits);
   const uint32_t size = (code >> 11 & 31) + 1, offset = code >> 6 & 31;
   const uint64_t mask = (uint64_t{1} << size) - 1;
-  w.write_scalar(i.operand[0],
-                 static_cast<uint32_t>(hardware_register(w, code & 63) >> offset & mask));
+  const std::optional<uint32_t> value = hardware_register(w, code & 63);
+  if (!value) return refuse_register(w, "reads", code & 63);
+  w.write_scalar(i.operand[0], static_cast<uint32_t>(*value >> offset & mask));
 }
-// Registers other than MODE hold nothing that execution here depends on.
 void set_register(Wave& w, const Operand& which, uint32_t value) {
   const auto code = static_cast<uint32_t>(which.bits);
-  if ((code & 63) != kModeId) return;
+  constexpr uint32_t kScheduling = 26;  // gfx12: when waves may issue, not what they compute
+  if ((code & 63) == kScheduling && w.machine().generation == Generation::gfx12) return;
+  if ((code & 63) != kModeId) return refuse_register(w, "writes", code & 63);
   const uint32_t size = (code >> 11 & 31) + 1, offset = code >> 6 & 31;
   const auto mask = static_cast<uint32_t>(((uint64_t{1} << size) - 1) << offset);
   w.set_mode((w.mode() & ~mask) | (value << offset & mask));
