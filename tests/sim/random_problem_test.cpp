@@ -54,6 +54,7 @@ const Structure kStructures[] = {
     structure(128, 64, "bf16 silu groups all"),
     structure(16, 64, "fp16 lse cross all"),
     structure(64, 64, "bf16 silu cross open batched"),
+    structure(64, 64, "bf16 silu cross"),
     structure(72, 120, "fp16 silu batched all"),
     structure(256, 256, "bf16 softmax batched targets"),
 };
@@ -111,6 +112,22 @@ jit::Problem random_problem(const Structure& s, std::mt19937& random) {
     p.v_strides = strides(s.v), p.o_strides = strides(s.v);
   }
   p.data.seed = random();
+  return p;
+}
+
+// What random lengths seldom give: sequences without a key, beside others and alone, and queries
+// that outnumber the keys by whole query tiles.
+jit::Problem edge_problem(const Structure& s, int keys, std::mt19937& random) {
+  jit::Problem p = random_problem(s, random);
+  p.batch = 4, p.heads = 1;
+  p.q_strides = p.k_strides = p.v_strides = p.o_strides = std::nullopt;
+  p.num_targets = {0, 0, 0, s.targets ? 5 : 0};
+  p.uih_q = {300, 33, 0, 150}, p.uih_kv = {keys, 0, 64, keys};
+  if (!s.jagged) {
+    p.num_targets.assign(4, p.num_targets[3]);
+    p.uih_q.assign(4, 300), p.uih_kv.assign(4, keys);
+  }
+  if (!s.cross) p.uih_q = p.uih_kv;
   return p;
 }
 
@@ -207,6 +224,7 @@ TEST_CASE("simulator: random problems agree with the reference") {
     // The slower targets share the cases of one.
     const int count = std::string(target) == "gfx1100" ? (cases() + 2) / 3 : cases();
     unsigned seed = 11;
+    int without_keys = 0, longer = 0;
     for (const Structure& s : kStructures) {
       std::mt19937 random(seed += 7);
       for (int i = 0; i < count; ++i) {
@@ -214,7 +232,20 @@ TEST_CASE("simulator: random problems agree with the reference") {
         INFO(target << " " << describe(p));
         CHECK(run(bench, p) == "");
       }
+      for (const int keys : {0, 20}) {
+        const jit::Problem p = edge_problem(s, keys, random);
+        INFO(target << " " << describe(p));
+        CHECK(run(bench, p) == "");
+        const auto geometry = jit::make_geometry(p);
+        REQUIRE(geometry.ok());
+        for (const auto& sequence : geometry->sequences) {
+          without_keys += sequence.seqlen_q > 0 && sequence.seqlen_kv == 0;
+          longer += sequence.seqlen_kv > 0 && sequence.seqlen_q > sequence.seqlen_kv + 256;
+        }
+      }
     }
+    CHECK(without_keys > 0);
+    CHECK(longer > 0);
     CHECK(bench.kernels.size() <= std::size(kStructures) + 4);
   }
 }
