@@ -119,6 +119,9 @@ typedef struct {
   int32_t seqlen_q; /* batched: every length; jagged: the longest */
   int32_t seqlen_kv;
   int32_t num_groups; /* group mode: batch is divisible by it */
+  /* Jagged: tokens of all sequences, the last entries of the offsets. Needed on NVIDIA's Hopper,
+   * not looked at elsewhere. */
+  int64_t tokens_q, tokens_kv;
 } hstu_forward;
 
 /* Enqueues the kernel on `stream` (NULL: the default stream). Never compiles, loads, allocates

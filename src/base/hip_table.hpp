@@ -81,13 +81,14 @@ struct HipApi {
   // Stream capture; all of them or none.
   int (*stream_begin_capture)(void* stream, int mode) = nullptr;
   int (*stream_end_capture)(void* stream, void** graph) = nullptr;
+  int (*stream_is_capturing)(void* stream, int* status) = nullptr;  // 0: it is not
   int (*graph_instantiate)(void** executable, void* graph, unsigned long long flags) = nullptr;
   int (*graph_launch)(void* executable, void* stream) = nullptr;
   int (*graph_destroy)(void* graph) = nullptr;
   int (*graph_exec_destroy)(void* executable) = nullptr;
   bool captures() const {
-    return stream_begin_capture && stream_end_capture && graph_instantiate && graph_launch &&
-           graph_destroy && graph_exec_destroy;
+    return stream_begin_capture && stream_end_capture && stream_is_capturing && graph_instantiate &&
+           graph_launch && graph_destroy && graph_exec_destroy;
   }
 };
 

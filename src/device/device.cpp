@@ -169,6 +169,7 @@ Status Device::begin_capture(void*) { return no_such_engine(*this, "graphs"); }
 Result<std::unique_ptr<DeviceGraph>> Device::end_capture(void*) {
   return no_such_engine(*this, "graphs");
 }
+Result<bool> Device::capturing(void*) { return false; }
 Status Device::launch(DeviceGraph&, void*) { return no_such_engine(*this, "graphs"); }
 
 std::vector<BackendReport> probe_backends() {

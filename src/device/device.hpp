@@ -95,6 +95,7 @@ class Device {
   // graph instead. Errors: kUnsupported where there are no graphs.
   virtual Status begin_capture(void* stream);
   virtual Result<std::unique_ptr<DeviceGraph>> end_capture(void* stream);
+  virtual Result<bool> capturing(void* stream);  // false where there are no graphs
   virtual Status launch(DeviceGraph& graph, void* stream);
 };
 

@@ -11,6 +11,7 @@
 
 #include "device/device.hpp"
 #include "engine/engine.hpp"
+#include "engine/forward_launch.hpp"
 #include "spec/parse.hpp"
 
 using hstu::ForwardArguments;
@@ -40,6 +41,7 @@ struct hstu_engine {
 struct hstu_kernel {
   std::shared_ptr<Device> device;
   std::unique_ptr<hstu::jit::DeviceKernel> loaded;
+  std::unique_ptr<hstu::jit::ForwardLauncher> launcher;
   hstu::jit::Plan plan;
   std::string info;
   int alignment = 1;
@@ -127,6 +129,10 @@ Status prepare(hstu_engine* engine, const char* spec, size_t length, hstu_kernel
   kernel->device = engine->device;
   kernel->loaded = std::move(*loaded);
   kernel->plan = prepared->plan;
+  Result<std::unique_ptr<hstu::jit::ForwardLauncher>> launcher =
+      hstu::jit::ForwardLauncher::create(*engine->device, prepared->plan);
+  if (!launcher) return std::move(launcher).error();
+  kernel->launcher = std::move(*launcher);
   kernel->alignment = kernel->plan.target.vendor == hstu::jit::Vendor::cpu ? 1 : 8;
   kernel->info = nlohmann::ordered_json{{"name", prepared->kernel->entry},
                                         {"key", prepared->kernel->key.request},
@@ -234,13 +240,14 @@ Status launch(hstu_kernel* kernel, const hstu_forward* call, void* stream) {
   a.seqlen_q = call->seqlen_q;
   a.seqlen_kv = call->seqlen_kv;
   a.batches_per_group = c.grouped ? call->batch / call->num_groups : call->batch;
-  const int64_t tiles = (int64_t{call->seqlen_q} + c.tile_m - 1) / c.tile_m;
-  hstu::jit::LaunchGrid grid{};
-  if (__builtin_mul_overflow(int64_t{call->batch} * call->heads, tiles, &grid.grid))
-    return argument_error("hstu_launch: batch x heads x tiles is too large");
-  grid.block = kernel->plan.launch.block;
-  grid.dynamic_lds_bytes = kernel->plan.launch.dynamic_lds_bytes;
-  return kernel->device->launch(*kernel->loaded, grid, &a, sizeof a, stream);
+  hstu::jit::TokenCounts tokens{call->seqlen_q, call->seqlen_kv};
+  if (c.jagged) {
+    tokens = {call->tokens_q, call->seq_offsets_kv ? call->tokens_kv : call->tokens_q};
+    if (kernel->launcher->needs_tokens() && tokens.q <= 0)
+      return argument_error(
+          "hstu_launch: jagged tensors need tokens_q (and tokens_kv) on this device");
+  }
+  return kernel->launcher->launch(*kernel->loaded, a, tokens, stream);
 }
 
 }  // namespace

@@ -45,4 +45,20 @@ struct ForwardArguments {
   int batches_per_group;  // batch b belongs to group b / batches_per_group
 };
 
+// A tensor as the copy engine of NVIDIA's sm_90 knows it: opaque, encoded by the driver.
+// Dimensions (innermost first) head_dim, tokens of a batch entry, heads, batch entries; the box is
+// 64 elements of a number of tokens, with 128-byte swizzle, elements outside read as zero.
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
+// The one argument of the kernels for sm_90a. Boxes have tile_m tokens (q) and tile_n (k, v).
+struct HopperArguments {
+  ForwardArguments forward;
+  TensorMap q, k, v;
+  // Two words, zero before the first launch and again after each; launches that may run at the
+  // same time need their own.
+  unsigned* counters;
+};
+
 }  // namespace hstu

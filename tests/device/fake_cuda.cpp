@@ -436,6 +436,13 @@ FAKE_EXPORT int cuStreamEndCapture(void* stream, void** graph) {
   *graph = made;
   return 0;
 }
+FAKE_EXPORT int cuStreamIsCapturing(void* stream, int* status) {
+  if (const int code = enter_in_context("cuStreamIsCapturing")) return code;
+  auto* own = static_cast<Stream*>(stream);
+  if (own == nullptr || !known_stream(stream)) return misused("cuStreamIsCapturing");
+  *status = own->capturing != nullptr ? 1 : 0;
+  return 0;
+}
 FAKE_EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph,
                                             unsigned long long flags) {
   if (const int code = enter_in_context("cuGraphInstantiate")) return code;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <functional>
 
 #include "base/file.hpp"
 #include "check/mask_picture.hpp"
@@ -18,8 +19,7 @@ namespace {
 
 // One timed launch after another until there are enough, the last-level cache flushed between them
 // when asked.
-Result<std::vector<double>> time_launches(Device& device, DeviceKernel& kernel,
-                                          const LaunchGrid& grid, const ForwardArguments& arguments,
+Result<std::vector<double>> time_launches(Device& device, const std::function<Status()>& launch,
                                           int count, bool flush) {
   std::vector<double> ms;
   for (int i = 0; i < count; ++i) {
@@ -27,8 +27,7 @@ Result<std::vector<double>> time_launches(Device& device, DeviceKernel& kernel,
       if (Status s = device.flush_cache(nullptr); !s) return std::move(s).error();
     Result<std::unique_ptr<DeviceEvent>> start = device.record(nullptr);
     if (!start) return std::move(start).error();
-    if (Status s = device.launch(kernel, grid, &arguments, sizeof arguments, nullptr); !s)
-      return std::move(s).error();
+    if (Status s = launch(); !s) return std::move(s).error();
     Result<std::unique_ptr<DeviceEvent>> stop = device.record(nullptr);
     if (!stop) return std::move(stop).error();
     Result<double> elapsed = device.elapsed(**start, **stop);
@@ -125,18 +124,21 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
     Result<std::unique_ptr<DeviceKernel>> kernel =
         (*device)->load(prepared->kernel->object, plan.entry);
     if (!kernel) return std::move(kernel).error();
-    loaded_[loaded_key] = {*device, std::move(*kernel)};
+    Result<std::unique_ptr<ForwardLauncher>> launcher = ForwardLauncher::create(**device, plan);
+    if (!launcher) return std::move(launcher).error();
+    loaded_[loaded_key] = {*device, std::move(*kernel), std::move(*launcher)};
   }
-  DeviceKernel& kernel = *loaded_[loaded_key].kernel;
+  const Loaded& loaded = loaded_[loaded_key];
 
   Result<DeviceTensors> tensors = DeviceTensors::create(problem, *geometry, **device);
   if (!tensors) return std::move(tensors).error();
-  const LaunchGrid grid{plan.launch.grid, plan.launch.block, plan.launch.dynamic_lds_bytes};
-  const ForwardArguments arguments = tensors->arguments();
+  const auto enqueue = [&, arguments = tensors->arguments(), tokens = tensors->tokens()] {
+    return loaded.launcher->launch(*loaded.kernel, arguments, tokens, nullptr);
+  };
 
   HostOutput first;
-  if (grid.grid > 0) {
-    Result<std::vector<double>> ms = time_launches(**device, kernel, grid, arguments, 1, false);
+  if (plan.launch.grid > 0) {
+    Result<std::vector<double>> ms = time_launches(**device, enqueue, 1, false);
     if (report.device.rfind("sim:", 0) == 0) {
       const sim::LaunchReport launch = sim::last_launch();
       report.counters_text = sim::to_text(launch.counters, launch.target);
@@ -154,10 +156,9 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
     }
     if (runs > 0) {
       if (Status s = tensors->poison_outputs(); !s) return s;
-      Result<std::vector<double>> warm =
-          time_launches(**device, kernel, grid, arguments, warmup, flush);
+      Result<std::vector<double>> warm = time_launches(**device, enqueue, warmup, flush);
       if (!warm) return std::move(warm).error();
-      ms = time_launches(**device, kernel, grid, arguments, runs, flush);
+      ms = time_launches(**device, enqueue, runs, flush);
       if (!ms) return std::move(ms).error();
       HostOutput last;
       if (Status s = tensors->download(last); !s) return s;

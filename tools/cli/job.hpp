@@ -12,6 +12,7 @@
 #include "check/check.hpp"
 #include "device/device.hpp"
 #include "engine/engine.hpp"
+#include "engine/forward_launch.hpp"
 #include "spec/problem.hpp"
 
 namespace hstu::jit::cli {
@@ -51,6 +52,7 @@ class JobRunner {
   struct Loaded {
     Device* device;
     std::unique_ptr<DeviceKernel> kernel;
+    std::unique_ptr<ForwardLauncher> launcher;
   };
   Engine& engine_;
   JobOptions options_;

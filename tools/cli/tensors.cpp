@@ -135,6 +135,8 @@ Result<DeviceTensors> DeviceTensors::create(const Problem& problem, const Geomet
   a.heads = problem.heads;
   a.seqlen_q = g.longest_q;
   a.seqlen_kv = g.max_seqlen_kv;
+  t.tokens_ = problem.layout == Layout::jagged ? TokenCounts{g.tokens_q, g.tokens_kv}
+                                               : TokenCounts{g.max_seqlen_q, g.max_seqlen_kv};
   a.batches_per_group =
       problem.grouped()
           ? static_cast<int>(problem.batch / static_cast<int64_t>(problem.groups.size()))

@@ -8,6 +8,7 @@
 #include "base/result.hpp"
 #include "check/check.hpp"
 #include "device/device.hpp"
+#include "engine/forward_launch.hpp"
 #include "spec/geometry.hpp"
 #include "spec/problem.hpp"
 
@@ -28,6 +29,7 @@ class DeviceTensors {
 
   const HostTensors& inputs() const { return inputs_; }
   ForwardArguments arguments() const { return arguments_; }
+  TokenCounts tokens() const { return tokens_; }
 
   // Every byte of o and lse, guards included, becomes 0xFF: NaN in fp16, bf16 and fp32.
   Status poison_outputs();
@@ -42,6 +44,7 @@ class DeviceTensors {
   Device* device_;
   HostTensors inputs_;
   ForwardArguments arguments_{};
+  TokenCounts tokens_;
   size_t o_bytes_ = 0, lse_bytes_ = 0;
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
   std::unique_ptr<DeviceBuffer> o_, lse_;

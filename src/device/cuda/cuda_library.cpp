@@ -181,9 +181,10 @@ constexpr std::array<std::pair<std::string_view, const char*>, 24> kCallNames = 
     {"hipEventElapsedTime", "cuEventElapsedTime"},
     {"hipTensorMapEncodeTiled", "cuTensorMapEncodeTiled"},
 }};
-constexpr std::array<std::pair<std::string_view, const char*>, 6> kGraphCallNames = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 7> kGraphCallNames = {{
     {"hipStreamBeginCapture", "cuStreamBeginCapture"},
     {"hipStreamEndCapture", "cuStreamEndCapture"},
+    {"hipStreamIsCapturing", "cuStreamIsCapturing"},
     {"hipGraphInstantiate", "cuGraphInstantiate"},
     {"hipGraphLaunch", "cuGraphLaunch"},
     {"hipGraphDestroy", "cuGraphDestroy"},
@@ -246,6 +247,7 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   symbols.optional("cuTensorMapEncodeTiled", api->tensor_map_encode);
   symbols.optional("cuStreamBeginCapture_v2", api->stream_begin_capture);
   symbols.optional("cuStreamEndCapture", api->stream_end_capture);
+  symbols.optional("cuStreamIsCapturing", api->stream_is_capturing);
   symbols.optional("cuGraphInstantiateWithFlags", api->graph_instantiate);
   symbols.optional("cuGraphLaunch", api->graph_launch);
   symbols.optional("cuGraphDestroy", api->graph_destroy);

@@ -177,6 +177,7 @@ class HipDevice : public Device {
   Status encode_tensor_map(const TensorMapShape& shape, void* map) override;
   Status begin_capture(void* stream) override;
   Result<std::unique_ptr<DeviceGraph>> end_capture(void* stream) override;
+  Result<bool> capturing(void* stream) override;
   Status launch(DeviceGraph& graph, void* stream) override;
 
   Status flush_cache(void* stream) override {
@@ -397,6 +398,17 @@ Result<std::unique_ptr<DeviceGraph>> HipDevice::end_capture(void* stream) {
   return std::unique_ptr<DeviceGraph>(std::move(made));
 }
 
+Result<bool> HipDevice::capturing(void* stream) {
+  if (stream == nullptr || !context_->api->captures()) return false;  // the default one never is
+  int status = 0;
+  const CurrentDevice current(*context_);
+  if (!current.status()) return current.status().error();
+  Status asked =
+      context_->check("hipStreamIsCapturing", context_->api->stream_is_capturing(stream, &status));
+  if (!asked) return std::move(asked).error();
+  return status != 0;
+}
+
 Status HipDevice::launch(DeviceGraph& graph, void* stream) {
   const auto* own = dynamic_cast<HipGraph*>(&graph);
   if (own == nullptr || own->context()->ordinal != context_->ordinal) return foreign("graph");
@@ -460,6 +472,9 @@ Result<std::unique_ptr<Device>> open_hip_device(std::shared_ptr<const HipApi> ap
   if (Status retained = context->retain(); !retained) return std::move(retained).error();
   if (const CurrentDevice current(*context); !current.status()) return current.status().error();
   if (properties->lds_bytes > 0) target->lds_bytes = properties->lds_bytes;
+  if (target->vendor == Vendor::nvidia && properties->compute_units > 0) {
+    target->compute_units = properties->compute_units;  // persistent kernels count on them
+  }
   return std::unique_ptr<Device>(
       new HipDevice(std::move(context), *target, std::move(*properties)));
 }

@@ -54,6 +54,7 @@ Result<std::shared_ptr<const HipApi>> fill_table(void* library, const std::strin
   symbols.optional("hipRuntimeGetVersion", api->runtime_get_version);
   symbols.optional("hipStreamBeginCapture", api->stream_begin_capture);
   symbols.optional("hipStreamEndCapture", api->stream_end_capture);
+  symbols.optional("hipStreamIsCapturing", api->stream_is_capturing);
   symbols.optional("hipGraphInstantiateWithFlags", api->graph_instantiate);
   symbols.optional("hipGraphLaunch", api->graph_launch);
   symbols.optional("hipGraphDestroy", api->graph_destroy);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/forward_launch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hstu::jit {
+namespace {
+
+constexpr size_t kSlotBytes = 2 * sizeof(unsigned);
+
+// A tensor [batch][tokens][heads][head_dim] of 16-bit elements, boxes of 64 elements of some
+// tokens.
+TensorMapShape shape_of(const unsigned short* address, const Strides& strides, int64_t tokens,
+                        int heads, int64_t batch, int head_dim, int box_tokens, bool bf16) {
+  TensorMapShape s;
+  s.address = address;
+  s.bf16 = bf16;
+  s.rank = 4;
+  const int64_t extents[4] = {head_dim, tokens, heads, batch};
+  const int64_t element_strides[3] = {strides.seq, strides.head, strides.batch};
+  int64_t widest = head_dim;
+  for (int i = 0; i < 4; ++i) {
+    s.extents[i] = static_cast<uint64_t>(extents[i]);
+    s.box[i] = 1;
+    if (i == 0) continue;
+    // The stride of a dimension of one element means nothing, but zero is refused.
+    const int64_t stride = extents[i] == 1 ? widest : element_strides[i - 1];
+    s.strides[i - 1] = static_cast<uint64_t>(stride) * sizeof(uint16_t);
+    widest = std::max(widest, stride * extents[i]);
+  }
+  s.box[0] = 64;
+  s.box[1] = static_cast<uint32_t>(box_tokens);
+  return s;
+}
+
+}  // namespace
+
+ForwardLauncher::ForwardLauncher(Device& device, const Plan& plan)
+    : device_(&device),
+      config_(plan.config),
+      shape_(plan.launch),
+      hopper_(plan.template_name == kHopperTemplate),
+      compute_units_(device.target().compute_units) {}
+
+Result<std::unique_ptr<ForwardLauncher>> ForwardLauncher::create(Device& device, const Plan& plan) {
+  std::unique_ptr<ForwardLauncher> launcher(new ForwardLauncher(device, plan));
+  if (!launcher->hopper_) return launcher;
+  Result<std::unique_ptr<DeviceBuffer>> counters =
+      device.allocate((kRing + kCaptures) * kSlotBytes);
+  if (!counters) return std::move(counters).error();
+  launcher->counters_ = std::move(*counters);
+  if (Status s = device.fill(*launcher->counters_, 0); !s) return std::move(s).error();
+  if (Status s = device.synchronize(nullptr); !s) return std::move(s).error();
+  return launcher;
+}
+
+Result<int64_t> ForwardLauncher::grid(const ForwardArguments& a) const {
+  const int64_t tiles = (int64_t{a.seqlen_q} + config_.tile_m - 1) / config_.tile_m;
+  int64_t grid = 0;
+  if (__builtin_mul_overflow(int64_t{a.batch} * a.heads, tiles, &grid)) {
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("batch {} x heads {} x {} query tiles pass 2^63", a.batch, a.heads, tiles), "",
+        ""};
+  }
+  return hopper_ ? std::min<int64_t>(grid, compute_units_) : grid;
+}
+
+Status ForwardLauncher::launch(DeviceKernel& kernel, const ForwardArguments& arguments,
+                               const TokenCounts& tokens, void* stream) {
+  const Result<int64_t> workgroups = grid(arguments);
+  if (!workgroups) return workgroups.error();
+  if (*workgroups == 0) return {};
+  const LaunchGrid grid{*workgroups, shape_.block, shape_.dynamic_lds_bytes};
+  if (hopper_) return launch_hopper(kernel, grid, arguments, tokens, stream);
+  return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
+}
+
+Status ForwardLauncher::launch_hopper(DeviceKernel& kernel, const LaunchGrid& grid,
+                                      const ForwardArguments& forward, const TokenCounts& tokens,
+                                      void* stream) {
+  if (tokens.q <= 0 || tokens.kv < 0) {
+    return Error{ErrorKind::kUsage,
+                 fmt::format("{} query and {} key tokens: kernels for {} are told how many there "
+                             "are",
+                             tokens.q, tokens.kv, device_->target().name),
+                 "", ""};
+  }
+  HopperArguments arguments{};
+  arguments.forward = forward;
+  const int64_t batch = config_.jagged ? 1 : forward.batch;
+  const bool bf16 = config_.dtype == Dtype::bf16;
+  const auto encode = [&](const unsigned short* address, const Strides& strides, int64_t rows,
+                          int head_dim, int box, TensorMap& map) {
+    return device_->encode_tensor_map(
+        shape_of(address, strides, rows, forward.heads, batch, head_dim, box, bf16), &map);
+  };
+  const int qk = config_.head_dim_qk, v = config_.head_dim_v;
+  if (Status s = encode(forward.q, forward.q_strides, tokens.q, qk, config_.tile_m, arguments.q);
+      !s) {
+    return s;
+  }
+  if (tokens.kv > 0) {  // without keys nothing is read through these maps
+    if (Status s = encode(forward.k, forward.k_strides, tokens.kv, qk, config_.tile_n, arguments.k);
+        !s) {
+      return s;
+    }
+    if (Status s = encode(forward.v, forward.v_strides, tokens.kv, v, config_.tile_n, arguments.v);
+        !s) {
+      return s;
+    }
+  } else {
+    arguments.k = arguments.v = arguments.q;
+  }
+  const Result<size_t> slot = slot_of(stream);
+  if (!slot) return slot.error();
+  arguments.counters =
+      reinterpret_cast<unsigned*>(static_cast<char*>(counters_->data()) + *slot * kSlotBytes);
+  return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
+}
+
+Result<size_t> ForwardLauncher::slot_of(void* stream) {
+  const Result<bool> captured = device_->capturing(stream);
+  if (!captured) return captured.error();
+  if (!*captured) return launches_.fetch_add(1, std::memory_order_relaxed) % kRing;
+  const size_t number = captures_.fetch_add(1, std::memory_order_relaxed);
+  if (number < kCaptures) return kRing + number;
+  captures_.store(kCaptures, std::memory_order_relaxed);
+  return Error{
+      ErrorKind::kFailed,
+      fmt::format("one kernel was captured into graphs {} times: prepare it again", kCaptures), "",
+      ""};
+}
+
+}  // namespace hstu::jit

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launch a template wants: arguments as they are, or tensor maps, counters and a persistent
+// grid for Hopper kernels, against a fake NVIDIA driver that notes all of it.
+#include "engine/forward_launch.hpp"
+
+#include <cstring>
+#include <set>
+
+#include "fake_driver.hpp"
+#include "object/make_object.hpp"
+
+using namespace hstu::jit;
+using hstu::ForwardArguments;
+using hstu::HopperArguments;
+using hstu::test::FakeDriver;
+using hstu::test::make_cubin;
+
+namespace {
+
+Plan hopper_plan(bool jagged) {
+  Plan plan;
+  plan.template_name = kHopperTemplate;
+  plan.config.dtype = hstu::Dtype::fp16;
+  plan.config.head_dim_qk = 96;
+  plan.config.head_dim_v = 64;
+  plan.config.jagged = jagged;
+  plan.config.tile_m = 128;
+  plan.config.tile_n = 64;
+  plan.launch.block = 256;
+  plan.launch.dynamic_lds_bytes = 200000;
+  return plan;
+}
+
+ForwardArguments call() {
+  ForwardArguments a{};
+  a.q = reinterpret_cast<const unsigned short*>(0x10000);
+  a.k = reinterpret_cast<const unsigned short*>(0x20000);
+  a.v = reinterpret_cast<const unsigned short*>(0x30000);
+  a.q_strides = {5000 * 384, 384, 96};
+  a.k_strides = {6000 * 400, 400, 96};
+  a.v_strides = {6000 * 256, 256, 64};
+  a.batch = 3;
+  a.heads = 4;
+  a.seqlen_q = 1000;
+  a.seqlen_kv = 1200;
+  a.alpha = 0.5f;
+  return a;
+}
+
+struct Setup {
+  explicit Setup(FakeDriver& driver, const Plan& plan) : fake(driver) {
+    fake.state->argument_bytes = sizeof(HopperArguments);
+    device = std::move(*open_device("cuda"));
+    kernel = std::move(*device->load(
+        make_cubin(90, true, {"attention", {{48, sizeof(HopperArguments)}}, 1024}), "attention"));
+    auto made = ForwardLauncher::create(*device, plan);
+    REQUIRE(made.ok());
+    launcher = std::move(*made);
+  }
+  HopperArguments last() const {
+    HopperArguments arguments;
+    REQUIRE_FALSE(fake.state->launches.empty());
+    const std::string& bytes = fake.state->launches.back().argument;
+    REQUIRE(bytes.size() == sizeof arguments);
+    std::memcpy(&arguments, bytes.data(), sizeof arguments);
+    return arguments;
+  }
+  FakeDriver& fake;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<DeviceKernel> kernel;
+  std::unique_ptr<ForwardLauncher> launcher;
+};
+
+using Extents = std::vector<uint64_t>;
+
+}  // namespace
+
+TEST_CASE("hopper launch: maps of batched tensors are the tensors, bytes for elements", "[cuda]") {
+  FakeDriver fake;
+  {
+    Setup s(fake, hopper_plan(false));
+    const ForwardArguments a = call();
+    REQUIRE(s.launcher->launch(*s.kernel, a, {1000, 1200}, nullptr).ok());
+    REQUIRE(fake.state->tensor_maps.size() == 3);
+    const auto& maps = fake.state->tensor_maps;
+    CHECK(maps[0].address == a.q);
+    CHECK(maps[1].address == a.k);
+    CHECK(maps[2].address == a.v);
+    CHECK(maps[0].extents == Extents{96, 1000, 4, 3});
+    CHECK(maps[1].extents == Extents{96, 1200, 4, 3});
+    CHECK(maps[2].extents == Extents{64, 1200, 4, 3});
+    CHECK(maps[0].strides == Extents{768, 192, 5000 * 768});
+    CHECK(maps[1].strides == Extents{800, 192, 6000 * 800});
+    CHECK(maps[2].strides == Extents{512, 128, 6000 * 512});
+    CHECK(maps[0].box == std::vector<uint32_t>{64, 128, 1, 1});
+    CHECK(maps[1].box == std::vector<uint32_t>{64, 64, 1, 1});
+    for (const FakeTensorMap& map : maps) {
+      CHECK(map.data_type == 6);  // fp16
+      CHECK(map.swizzle == 3);    // 128 bytes
+    }
+    const FakeCudaLaunch& launch = fake.state->launches.back();
+    CHECK(launch.grid[0] == 3 * 4 * 8);  // fewer tiles than multiprocessors
+    CHECK(launch.block[0] == 256);
+    CHECK(launch.dynamic_shared == 200000);
+    const HopperArguments got = s.last();
+    CHECK(std::memcmp(&got.forward, &a, sizeof a) == 0);
+    CHECK(got.q.words[0] == 0x7777777777777777);  // what the fake driver writes
+    CHECK(got.v.words[15] == 0x7777777777777777);
+  }
+  fake.check_balance();
+}
+
+TEST_CASE("hopper launch: jagged tensors are one sequence of all tokens", "[cuda]") {
+  FakeDriver fake;
+  {
+    Setup s(fake, hopper_plan(true));
+    ForwardArguments a = call();
+    a.batch = 100;
+    a.q_strides.batch = a.k_strides.batch = a.v_strides.batch = 0;
+    REQUIRE(s.launcher->launch(*s.kernel, a, {70000, 80000}, nullptr).ok());
+    const auto& maps = fake.state->tensor_maps;
+    REQUIRE(maps.size() == 3);
+    CHECK(maps[0].extents == Extents{96, 70000, 4, 1});
+    CHECK(maps[1].extents == Extents{96, 80000, 4, 1});
+    for (const FakeTensorMap& map : maps) {
+      CHECK(map.strides[2] > 0);  // never used, but the driver refuses 0
+      CHECK(map.strides[2] % 16 == 0);
+    }
+    CHECK(fake.state->launches.back().grid[0] == 132);  // as many as there are multiprocessors
+
+    // Sequences without any key: no map of nothing is made.
+    fake.state->tensor_maps.clear();
+    REQUIRE(s.launcher->launch(*s.kernel, a, {70000, 0}, nullptr).ok());
+    CHECK(fake.state->tensor_maps.size() == 1);
+
+    // Nothing to do, and what cannot be done.
+    const size_t launches = fake.state->launches.size();
+    a.batch = 0;
+    CHECK(s.launcher->launch(*s.kernel, a, {0, 0}, nullptr).ok());
+    a.batch = 100;
+    const Status unknown = s.launcher->launch(*s.kernel, a, {0, 0}, nullptr);
+    REQUIRE_FALSE(unknown.ok());
+    CHECK(unknown.error().kind == ErrorKind::kUsage);
+    fake.fail("cuTensorMapEncodeTiled", 1, 1);
+    CHECK_FALSE(s.launcher->launch(*s.kernel, a, {70000, 80000}, nullptr).ok());
+    CHECK(fake.state->launches.size() == launches);
+  }
+  fake.check_balance();
+}
+
+TEST_CASE("hopper launch: counters are zero, and no two launches under way share them", "[cuda]") {
+  FakeDriver fake;
+  {
+    Setup s(fake, hopper_plan(false));
+    const ForwardArguments a = call();
+    auto first = s.device->create_stream(), second = s.device->create_stream();
+    REQUIRE((first.ok() && second.ok()));
+    std::set<const void*> eager, captured;
+    for (int i = 0; i < 50; ++i) {
+      void* stream = i % 3 == 0 ? nullptr : i % 3 == 1 ? *first : *second;
+      REQUIRE(s.launcher->launch(*s.kernel, a, {1000, 1200}, stream).ok());
+      const unsigned* counters = s.last().counters;
+      CHECK((counters[0] == 0 && counters[1] == 0));  // device memory of the fake is the host's
+      CHECK(eager.insert(counters).second);
+    }
+    for (int i = 0; i < 5; ++i) {
+      REQUIRE(s.device->begin_capture(*first).ok());
+      for (int k = 0; k < 3; ++k)
+        REQUIRE(s.launcher->launch(*s.kernel, a, {1000, 1200}, *first).ok());
+      auto graph = s.device->end_capture(*first);
+      REQUIRE(graph.ok());
+      const size_t before = fake.state->launches.size();
+      REQUIRE(s.device->launch(**graph, *second).ok());
+      REQUIRE(fake.state->launches.size() == before + 3);
+      for (size_t k = before; k < before + 3; ++k) {
+        HopperArguments arguments;
+        std::memcpy(&arguments, fake.state->launches[k].argument.data(), sizeof arguments);
+        CHECK(captured.insert(arguments.counters).second);
+        CHECK(eager.count(arguments.counters) == 0);
+      }
+    }
+    s.device->destroy_stream(*first);
+    s.device->destroy_stream(*second);
+  }
+  fake.check_balance();
+}
+
+TEST_CASE("launch: kernels of other templates get their arguments as they are", "[cuda]") {
+  FakeDriver fake;
+  fake.state->argument_bytes = sizeof(ForwardArguments);
+  {
+    auto device = std::move(*open_device("cuda"));
+    auto kernel = std::move(*device->load(
+        make_cubin(90, true, {"attention", {{0, sizeof(ForwardArguments)}}, 1024}), "attention"));
+    Plan plan = hopper_plan(true);
+    plan.template_name = "attention/forward_nvidia.hip";
+    auto launcher = ForwardLauncher::create(*device, plan);
+    REQUIRE(launcher.ok());
+    CHECK_FALSE((*launcher)->needs_tokens());
+    ForwardArguments a = call();
+    a.batch = 70000;  // batch x heads is beyond what a grid has in y or z
+    REQUIRE((*launcher)->launch(*kernel, a, {}, nullptr).ok());
+    REQUIRE(fake.state->launches.size() == 1);
+    CHECK(fake.state->launches[0].grid[0] == 70000u * 4 * 8);
+    CHECK(std::memcmp(fake.state->launches[0].argument.data(), &a, sizeof a) == 0);
+    CHECK(fake.state->tensor_maps.empty());
+    CHECK(fake.state->allocations == 0);
+  }
+  fake.check_balance();
+}
