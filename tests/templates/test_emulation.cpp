@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "emulation_case.hpp"
 #include "emulator/emulator.hpp"
+#include "spec/geometry.hpp"
 
 namespace {
 
@@ -50,6 +51,46 @@ TEST_CASE("emulation: kernels agree with the reference", "[emulation]") {
       CHECK(wrong == "");
     }
   }
+}
+
+// What random lengths seldom give: sequences without a key, beside others and alone, and queries
+// so much longer than the keys that whole query tiles see none, or only those of a mask feature.
+TEST_CASE("emulation: sequences without keys, queries longer than keys", "[emulation]") {
+  int without_keys = 0, longer = 0, empty = 0;
+  for (const emulator::Kernel* kernel : emulator::kernels()) {
+    std::mt19937 random(seed_of(kernel->name) + 2);
+    const int m = kernel->tile_m, n = kernel->tile_n;
+    for (const int keys : {0, 1, n / 2 + 3}) {
+      hstu::jit::Problem problem = hstu::test::random_problem(*kernel, random);
+      problem.batch = 4;
+      problem.heads = 1;
+      problem.q_strides = problem.k_strides = problem.v_strides = problem.o_strides = std::nullopt;
+      problem.num_targets = {0, 0, 0, kernel->targets && keys > 0 ? 5 : 0};
+      problem.uih_q = {2 * m + 5, 33, 0, m};
+      problem.uih_kv = {keys, 0, n, keys};
+      if (!kernel->jagged) {
+        problem.num_targets[3] = 0;
+        problem.uih_q.assign(4, 2 * m + 5);
+        problem.uih_kv.assign(4, keys);
+      }
+      if (!kernel->cross) problem.uih_q = problem.uih_kv;
+      // Context rows are keys of every sequence.
+      const int context = kernel->context && keys > 0 ? 3 : 0;
+      for (hstu::jit::GroupSpec& group : problem.groups) group.context_len = context;
+      problem.mask.context_len = context;
+      const auto geometry = hstu::jit::make_geometry(problem);
+      REQUIRE(geometry.ok());
+      for (const auto& sequence : geometry->sequences) {
+        empty += sequence.seqlen_q == 0;
+        without_keys += sequence.seqlen_q > 0 && sequence.seqlen_kv == 0;
+        longer += sequence.seqlen_kv > 0 && sequence.seqlen_q > sequence.seqlen_kv + m;
+      }
+      CHECK(hstu::test::run_case(*kernel, problem) == "");
+    }
+  }
+  CHECK(without_keys > 0);
+  CHECK(longer > 0);
+  CHECK(empty > 0);
 }
 
 // Enough keys that main loops run many full steps; logits so large that fast forms of an activation
