@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/subprocess.hpp"
 #include "cli/commands.hpp"
 #include "object/inspect.hpp"
 
@@ -215,6 +216,7 @@ int run_matrix(const MatrixOptions& o) {
 }  // namespace hstu::jit::cli
 
 int main(int argc, char** argv) {
+  hstu::jit::end_children_on_signals();
   hstu::jit::cli::MatrixOptions options;
   CLI::App app{"Compile every distinct kernel of the specs for each target and inspect it."};
   app.add_option("specs", options.specs, "Spec files, or folders of them")->required();

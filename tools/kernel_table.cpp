@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/subprocess.hpp"
 #include "cli/commands.hpp"
 #include "compile/compile.hpp"
 #include "kernel_table_print.hpp"
@@ -118,6 +119,7 @@ int run(const Options& o) {
 }  // namespace hstu::jit::table
 
 int main(int argc, char** argv) {
+  hstu::jit::end_children_on_signals();
   hstu::jit::table::Options options;
   CLI::App app{
       "Compile the forward kernels of AMD targets, model their main loops, execute them in "

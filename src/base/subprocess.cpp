@@ -4,14 +4,20 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/env.hpp"
 #include "base/signal_guard.hpp"
@@ -45,6 +51,14 @@ struct Pipe {
     if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
     read = ends[0];
     write = ends[1];
+    // A host that closed its standard descriptors may get their numbers; the child needs those.
+    for (int* end : {&read, &write}) {
+      if (*end > 2) continue;
+      const int above = ::fcntl(*end, F_DUPFD_CLOEXEC, 3);
+      const int code = errno;
+      ::close(std::exchange(*end, above));
+      if (above < 0) return code;
+    }
     return 0;
   }
 };
@@ -61,44 +75,114 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
-// posix_spawn (a vfork inside: safe in a program with threads and device contexts); 0 or errno.
-int spawn(const std::string& program, const ProcessOptions& options, const Pipe& in,
-          const Pipe& out, const Pipe& err, pid_t* pid) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  if (int code = posix_spawn_file_actions_init(&actions)) return code;
-  if (int code = posix_spawnattr_init(&attributes)) {
-    posix_spawn_file_actions_destroy(&actions);
-    return code;
-  }
-  int code = posix_spawn_file_actions_adddup2(&actions, in.read, 0);
-  if (code == 0) code = posix_spawn_file_actions_adddup2(&actions, out.write, 1);
-  if (code == 0) code = posix_spawn_file_actions_adddup2(&actions, err.write, 2);
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-  // The host program may hold descriptors without the close-on-exec flag.
-  if (code == 0) code = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-#endif
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  if (options.own_group) {
-    flags |= POSIX_SPAWN_SETPGROUP;
-    posix_spawnattr_setpgroup(&attributes, 0);
-  }
-  posix_spawnattr_setflags(&attributes, static_cast<short>(flags));
+// The groups to kill when this program is told to end; 0 is a free place, `kTaken` one without a
+// group yet. More programs at a time than places are bound to our life by the kernel alone.
+constexpr pid_t kTaken = 1;
+std::atomic<pid_t> running_groups[256];
 
+class RunningGroup {
+ public:
+  RunningGroup() {
+    for (std::atomic<pid_t>& place : running_groups) {
+      pid_t free = 0;
+      if (place.compare_exchange_strong(free, kTaken)) {
+        place_ = &place;
+        return;
+      }
+    }
+  }
+  RunningGroup(const RunningGroup&) = delete;
+  RunningGroup& operator=(const RunningGroup&) = delete;
+  ~RunningGroup() { clear(); }
+  void set(pid_t group) {
+    if (place_ != nullptr) *place_ = group;
+  }
+  // Before its leader is reaped: the number may be another group's afterwards.
+  void clear() {
+    if (place_ != nullptr) *std::exchange(place_, nullptr) = 0;
+  }
+
+ private:
+  std::atomic<pid_t>* place_ = nullptr;
+};
+
+void end_with_children(int signal) {
+  kill_running_processes();
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+struct Start {
+  const char* program;
+  char* const* argv;
+  char* const* environment;
+  int in, out, err;
+  bool own_group;
+  pid_t parent;
+};
+
+// The child between vfork and exec: it shares this program's memory, so only system calls are made.
+// Returns what failed.
+int become(const Start& start) {
+  if (start.own_group && ::setpgid(0, 0) != 0) return errno;
+  // Whatever ends this program, SIGKILL too, ends the child. It may have happened already.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
+  if (::getppid() != start.parent) return ESRCH;
+  const int from[] = {start.in, start.out, start.err};
+  for (int to = 0; to < 3; ++to) {
+    if (::dup2(from[to], to) < 0) return errno;
+  }
+#ifdef SYS_close_range
+  // The host program may hold descriptors without the close-on-exec flag.
+  ::syscall(SYS_close_range, 3u, ~0u, 0u);
+#endif
+  struct sigaction usual {};
+  usual.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &usual, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(start.program, start.argv, start.environment);
+  return errno;
+}
+
+// vfork is safe in a program with threads and device contexts, and quick in one with much memory;
+// posix_spawn, which uses it, cannot bind the child's life to ours. 0 or errno.
+int spawn(const std::string& program, const ProcessOptions& options, const Pipe& in,
+          const Pipe& out, const Pipe& err, RunningGroup& group, pid_t* pid) {
   const std::vector<char*> argv = pointers(options.argv);
   std::vector<char*> environment;
   if (options.environment) environment = pointers(*options.environment);
-  if (code == 0) {
-    code = posix_spawn(pid, program.c_str(), &actions, &attributes, argv.data(),
-                       options.environment ? environment.data() : environ);
+  const Start start{
+      program.c_str(),   argv.data(), options.environment ? environment.data() : environ,
+      in.read,           out.write,   err.write,
+      options.own_group, ::getpid()};
+  // Where the child says what failed; shared also where a sanitizer makes a fork of the vfork.
+  void* page =
+      ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return errno;
+  auto* failed = new (page) std::atomic<int>(0);
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no handler of the host may run in the child
+  const pid_t child = ::vfork();
+  if (child == 0) {
+    *failed = become(start);
+    ::_exit(127);
   }
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  int code = child < 0 ? errno : 0;
+  if (child > 0) {
+    if (options.own_group) group.set(child);
+    code = *failed;
+    if (code != 0) {
+      group.clear();
+      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::munmap(page, sizeof(int));
+  *pid = child;
   return code;
 }
 
@@ -143,6 +227,23 @@ State look(pid_t pid) {
 }
 
 }  // namespace
+
+void kill_running_processes() {
+  for (const std::atomic<pid_t>& place : running_groups) {
+    const pid_t group = place;
+    if (group > kTaken) ::kill(-group, SIGKILL);
+  }
+}
+
+void end_children_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    // Who started us may want it ignored (nohup).
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    now.sa_handler = end_with_children;
+    ::sigaction(signal, &now, nullptr);
+  }
+}
 
 std::string ProcessResult::how_it_ended() const {
   if (timed_out) {
@@ -199,7 +300,8 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
     if (const int code = pipe->open()) return failure(std::strerror(code));
   }
   pid_t pid = -1;
-  if (const int code = spawn(program, options, in, out, err, &pid)) {
+  RunningGroup group;
+  if (const int code = spawn(program, options, in, out, err, group, &pid)) {
     return failure(std::strerror(code));
   }
   in.close_read();
@@ -257,6 +359,7 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
     }
   }
 
+  group.clear();
   int status = 0;
   pid_t reaped;
   do {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a program to its end: argv array (never a shell), bounded time and output, no inherited
-// descriptors, no orphan.
+// descriptors, no orphan: a program dies with the thread that runs it.
 #pragma once
 
 #include <chrono>
@@ -38,6 +38,12 @@ struct ProcessResult {
 // Errors: kFailed when the program cannot be started. On time-out its whole process group is
 // killed.
 Result<ProcessResult> run_process(const ProcessOptions& options);
+
+// Kills every program that run_process runs now, each with its process group. Safe in a handler.
+void kill_running_processes();
+// For programs, not libraries: SIGINT, SIGTERM and SIGHUP, where not ignored, first do that. Groups
+// of their own hear nothing of a terminal's interrupt.
+void end_children_on_signals();
 
 // Full path of `program` on PATH, or nothing.
 std::optional<std::string> find_program(const std::string& program);

@@ -2,12 +2,14 @@
 // Programs run to their end: bounded time and output, nothing left behind.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
 
+#include "base/file.hpp"
 #include "base/subprocess.hpp"
 #include "catch.hpp"
 
@@ -38,6 +40,26 @@ bool alive(pid_t pid) {
     std::this_thread::sleep_for(milliseconds(10));
   }
   return true;
+}
+
+// A copy of this program that does `work` and ends with what it returns.
+template <typename Work>
+pid_t copy_that(const Work& work) {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(work());
+  REQUIRE(pid > 0);
+  return pid;
+}
+
+// The number a started program writes to a file, once it is there.
+pid_t number_in(const std::string& path) {
+  for (int i = 0; i < 1000; ++i) {
+    const auto text = read_file(path);
+    if (text && !text->empty() && text->back() == '\n') return std::stoi(*text);
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  FAIL("nothing was written to " << path);
+  return 0;
 }
 
 }  // namespace
@@ -145,4 +167,71 @@ TEST_CASE("the environment can be given whole") {
   Result<ProcessResult> result = run_process(options);
   REQUIRE(result.ok());
   CHECK(result->output == "A=1\nB=zwei\n");
+}
+
+TEST_CASE("a program dies with the one that runs it, however that ends") {
+  const auto folder = TempDir::create("process-test");
+  REQUIRE(folder.ok());
+  const std::string file = folder->path() + "/pid";
+  for (const int signal : {SIGKILL, SIGSEGV, SIGTERM}) {
+    INFO("signal " << signal);
+    const pid_t copy = copy_that([&] {
+      ::signal(SIGSEGV, SIG_DFL);  // the test program has a handler
+      ::signal(SIGTERM, SIG_DFL);
+      return shell("echo $$ > " + file + "; exec sleep 60").ok() ? 0 : 1;
+    });
+    const pid_t started = number_in(file);
+    ::unlink(file.c_str());
+    CHECK(::kill(started, 0) == 0);
+    ::kill(copy, signal);
+    int status = 0;
+    REQUIRE(::waitpid(copy, &status, 0) == copy);
+    CHECK(WIFSIGNALED(status));
+    CHECK_FALSE(alive(started));
+  }
+}
+
+TEST_CASE("programs that ask for it take their descendants along when they are told to end") {
+  const auto folder = TempDir::create("process-test");
+  REQUIRE(folder.ok());
+  const std::string file = folder->path() + "/pid";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    INFO("signal " << signal);
+    const pid_t copy = copy_that([&] {
+      for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::signal(each, SIG_DFL);
+      end_children_on_signals();
+      return shell("sleep 60 & echo $! > " + file + "; wait").ok() ? 0 : 1;
+    });
+    const pid_t descendant = number_in(file);
+    ::unlink(file.c_str());
+    CHECK(::kill(descendant, 0) == 0);
+    ::kill(copy, signal);
+    int status = 0;
+    REQUIRE(::waitpid(copy, &status, 0) == copy);
+    REQUIRE(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == signal);
+    CHECK_FALSE(alive(descendant));
+  }
+  // What whoever started us wants ignored stays so.
+  const pid_t copy = copy_that([&] {
+    ::signal(SIGHUP, SIG_IGN);
+    end_children_on_signals();
+    ::raise(SIGHUP);
+    return 5;
+  });
+  int status = 0;
+  REQUIRE(::waitpid(copy, &status, 0) == copy);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 5);
+}
+
+TEST_CASE("a host without standard descriptors can run programs") {
+  const pid_t copy = copy_that([] {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    const auto result = shell("cat; echo oops >&2", milliseconds(20000), "hello");
+    return result && result->output == "hello" && result->errors == "oops\n" ? 0 : 1;
+  });
+  int status = 0;
+  REQUIRE(::waitpid(copy, &status, 0) == copy);
+  CHECK(status == 0);
 }

@@ -8,6 +8,7 @@
 
 #include "base/env.hpp"
 #include "base/log.hpp"
+#include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/version.hpp"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   using namespace hstu::jit::cli;
   // A reader that closes our pipe early is an error we report, not a death.
   std::signal(SIGPIPE, SIG_IGN);
+  end_children_on_signals();
 
   Common common;
   Action action;
