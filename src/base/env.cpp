@@ -29,6 +29,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_HIP", "path of the libamdhip64.so to launch with"},
     {"HSTU_JIT_CUDA", "path of the libcuda.so to launch with"},
     {"HSTU_JIT_OBJDUMP", "path of the llvm-objdump that disassembles AMD code objects"},
+    {"HSTU_JIT_OBJDUMP_TIMEOUT", "seconds a disassembler may take (default 30)"},
     {"HSTU_JIT_SIM_THREADS", "threads of simulated GPUs (default: the processors of this process)"},
     {"HSTU_JIT_SIM_LIMIT", "instructions a simulated wave may execute (default 100000000)"},
     {"HSTU_JIT_THREADS", "threads of cpu kernels (default: the processors this process may use)"},

@@ -100,6 +100,8 @@ BackendReport probe_simulator() {
 }
 
 Result<std::unique_ptr<Device>> open_simulated(std::string_view target) {
+  // Better now than by the launch, after a compile.
+  if (const auto options = sim::with_defaults({}); !options) return options.error();
   const std::optional<int> ordinal = sim::find_machine(target);
   if (!ordinal) {
     std::vector<std::string> known;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <map>
+#include <mutex>
 
 #include "base/env.hpp"
 #include "base/file.hpp"
@@ -71,7 +73,8 @@ std::vector<Disassembler> amd_disassemblers(const std::string& target, std::stri
        {std::string("llvm-objdump"), rocm + "/llvm/bin/llvm-objdump"}) {
     const auto path = find_program(program);
     if (!path) continue;
-    const std::string version = llvm_version(*path);
+    const auto answer = llvm_version(*path);
+    const std::string version = answer ? *answer : "";
     if (leading_number(version) >= wanted) {
       out.push_back({*path, options});
     } else {
@@ -86,6 +89,23 @@ std::vector<Disassembler> amd_disassemblers(const std::string& target, std::stri
         why.empty() ? "" : "; ", wanted, target, wanted);
   }
   return out;
+}
+
+// The largest objects of ours take a second; a busy machine gets many more.
+Result<std::chrono::milliseconds> time_limit() {
+  const auto text = get_env("HSTU_JIT_OBJDUMP_TIMEOUT");
+  if (!text) return std::chrono::milliseconds(30000);
+  double seconds = 0;
+  const char* last = text->data() + text->size();
+  const auto [end, code] = std::from_chars(text->data(), last, seconds);
+  if (code != std::errc() || end != last || !(seconds >= 0.001) || !(seconds <= 86400)) {
+    return Error{ErrorKind::kUsage,
+                 fmt::format("HSTU_JIT_OBJDUMP_TIMEOUT=\"{}\" is not a number of seconds between "
+                             "0.001 and 86400",
+                             printable(*text)),
+                 "", ""};
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
 // What is wrong with a run, or nothing.
@@ -158,14 +178,27 @@ std::optional<AmdLine> read_amd_line(std::string_view line) {
   return found.bytes > 0 ? std::optional(found) : std::nullopt;
 }
 
-std::string llvm_version(const std::string& program) {
-  const auto ran = run_process({{program, "--version"}, {}, {}, std::chrono::seconds(20), 1 << 16});
-  if (!ran || !ran->succeeded()) return "";
-  const size_t at = ran->output.find("version ");
-  if (at == std::string::npos) return "";
-  const size_t begin = at + 8;
-  const size_t end = ran->output.find_first_not_of("0123456789.", begin);
-  return ran->output.substr(begin, end == std::string::npos ? end : end - begin);
+Result<std::string> llvm_version(const std::string& program) {
+  // Asked once: every target asks for it, and a program that hangs is waited for.
+  static std::mutex mutex;
+  static std::map<std::string, Result<std::string>> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (const auto at = known.find(program); at != known.end()) return at->second;
+  const auto ask = [&]() -> Result<std::string> {
+    const auto ran =
+        run_process({{program, "--version"}, {}, {}, std::chrono::seconds(5), 1 << 16});
+    if (ran && ran->timed_out) {
+      return Error{ErrorKind::kTimeout,
+                   fmt::format("{} --version: {}", program, ran->how_it_ended()), "", ""};
+    }
+    if (!ran || !ran->succeeded()) return std::string();
+    const size_t at = ran->output.find("version ");
+    if (at == std::string::npos) return std::string();
+    const size_t begin = at + 8;
+    const size_t end = ran->output.find_first_not_of("0123456789.", begin);
+    return ran->output.substr(begin, end == std::string::npos ? end : end - begin);
+  };
+  return known.emplace(program, ask()).first->second;
 }
 
 std::vector<Disassembler> find_disassemblers(const std::string& format, const std::string& target,
@@ -180,17 +213,26 @@ Status run_disassemblers(const ObjectInfo& info, std::string_view bytes,
   std::string why;
   const std::vector<Disassembler> programs = find_disassemblers(info.format, info.target, why);
   if (programs.empty()) return Error{ErrorKind::kUnsupported, why, "", ""};
+  const auto limit = time_limit();
+  if (!limit) return limit.error();
+  const auto no_room = [](Error error) {
+    error.message += "; set TMPDIR to a folder with room";
+    return error;
+  };
   const Result<TempDir> folder = TempDir::create("inspect");
-  if (!folder) return folder.error();
+  if (!folder) return no_room(folder.error());
   const std::string path = folder->path() + "/object";
-  if (Status written = write_file_atomic(path, bytes); !written) return written;
+  if (Status written = write_file_atomic(path, bytes); !written) return no_room(written.error());
+  bool hung = false;
   for (const Disassembler& disassembler : programs) {
     ProcessOptions options;
     options.argv = {disassembler.program};
     options.argv.insert(options.argv.end(), disassembler.options.begin(),
                         disassembler.options.end());
     options.argv.push_back(path);
+    options.timeout = *limit;
     const Result<ProcessResult> ran = run_process(options);
+    hung = hung || (ran && ran->timed_out);
     std::string failure = failure_of(ran);
     if (failure.empty()) {
       if (accept(disassembler.program, ran->output)) return {};
@@ -198,7 +240,8 @@ Status run_disassemblers(const ObjectInfo& info, std::string_view bytes,
     }
     why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", disassembler.program, failure);
   }
-  return Error{ErrorKind::kUnsupported, why, "", ""};
+  if (hung) why += "; HSTU_JIT_OBJDUMP_TIMEOUT sets the limit, HSTU_JIT_OBJDUMP the program";
+  return Error{hung ? ErrorKind::kTimeout : ErrorKind::kUnsupported, why, "", ""};
 }
 
 }  // namespace object
@@ -232,8 +275,9 @@ Result<std::string> find_amd_disassembler(const std::string& target) {
   std::string why;
   const auto programs = object::find_disassemblers("amdgpu", target, why);
   if (programs.empty()) return Error{ErrorKind::kUnsupported, why, "", ""};
-  const std::string version = object::llvm_version(programs.front().program);
-  return programs.front().program + (version.empty() ? "" : " (LLVM " + version + ")");
+  const auto version = object::llvm_version(programs.front().program);
+  if (!version) return version.error();
+  return programs.front().program + (version->empty() ? "" : " (LLVM " + *version + ")");
 }
 
 }  // namespace hstu::jit

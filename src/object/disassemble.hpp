@@ -24,13 +24,15 @@ std::vector<Disassembler> find_disassemblers(const std::string& format, const st
                                              std::string& why);
 
 // Runs them over an object, best first, until `accept` returns true for a listing.
-// Errors: kUnsupported with one clause for each program that failed or was missing.
+// Each gets HSTU_JIT_OBJDUMP_TIMEOUT seconds. Errors: kUnsupported with one clause for each program
+// that failed or was missing, kTimeout when one of them hung; kFailed when the object cannot be
+// written to a temporary file; kUsage for a nonsense time limit.
 using AcceptListing = std::function<bool(const std::string& program, std::string_view listing)>;
 Status run_disassemblers(const ObjectInfo& info, std::string_view bytes,
                          const AcceptListing& accept);
 
-// "19.1.7": what an llvm-objdump says it is of; empty when it does not say.
-std::string llvm_version(const std::string& program);
+// "19.1.7": what an llvm-objdump says it is of; empty when it does not say. Errors: kTimeout.
+Result<std::string> llvm_version(const std::string& program);
 
 // A line of an llvm-objdump listing of AMD code, "<tab>v_mov_b32_e32 v0, 0 // 00001A00: 7E000280".
 struct AmdLine {

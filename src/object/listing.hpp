@@ -28,11 +28,12 @@ struct Listing {
 // Disassembles an AMDGPU code object. HSTU_JIT_OBJDUMP names the program; else the newest
 // llvm-objdump here that knows the object's target.
 // Errors: kFailed for bytes that are no AMDGPU object; kUnsupported when no disassembler here knows
-// the target, naming what to install.
+// the target, naming what to install; kTimeout when it hangs; kFailed also when no temporary file
+// can be written.
 Result<Listing> disassemble(std::string_view object);
 
 // The disassembler that serves a target here: "/usr/bin/llvm-objdump-19 (LLVM 19.1.7)".
-// Errors: kUnsupported, saying what to install.
+// Errors: kUnsupported, saying what to install; kTimeout for one that does not say its version.
 Result<std::string> find_amd_disassembler(const std::string& target);
 
 }  // namespace hstu::jit

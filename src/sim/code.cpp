@@ -93,7 +93,7 @@ Status read_descriptor(std::string_view d, const Machine& machine, int version, 
 
 }  // namespace
 
-Result<std::shared_ptr<const Code>> Code::load(std::string_view object) {
+Result<std::shared_ptr<const Code>> Code::load(std::string_view object, const Lister& list) {
   const Result<ObjectInfo> info = read_object(object);
   if (!info) return info.error();
   auto code = std::make_shared<Code>();
@@ -160,7 +160,7 @@ Result<std::shared_ptr<const Code>> Code::load(std::string_view object) {
     }
   }
 
-  const Result<Listing> listing = disassemble(object);
+  const Result<Listing> listing = list(object);
   if (!listing) return listing.error();
   code->instructions_ = decode(*listing, *code->machine_);
   for (const Instruction& i : code->instructions_) code->index_of_[i.address] = i.index;

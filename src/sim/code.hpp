@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "base/result.hpp"
 #include "object/inspect.hpp"
+#include "object/listing.hpp"
 #include "sim/isa/instruction.hpp"
 #include "sim/machine.hpp"
 #include "sim/memory.hpp"
@@ -37,9 +39,11 @@ struct KernelEntry {
 
 class Code {
  public:
-  // Errors: kFailed for what is no object of a simulated machine or a damaged one; kUnsupported
-  // when no disassembler here knows the target.
-  static Result<std::shared_ptr<const Code>> load(std::string_view object);
+  // Errors: kFailed for a damaged object; kUnsupported for what no simulated machine runs; and what
+  // `list` says, which is asked for the instructions.
+  using Lister = std::function<Result<Listing>(std::string_view object)>;
+  static Result<std::shared_ptr<const Code>> load(std::string_view object,
+                                                  const Lister& list = disassemble);
 
   // No instructions; for tests that execute single ones.
   static std::shared_ptr<const Code> empty(const Machine& machine);

@@ -231,11 +231,19 @@ int module_load_data(void** module, const void* image) {
   if (module == nullptr || image == nullptr) return kHipErrorInvalidValue;
   const std::string_view bytes = elf_image(image);
   if (bytes.empty()) return kHipErrorInvalidImage;
-  Result<std::shared_ptr<const Code>> code = Code::load(bytes);
+  // What the disassembler fails of is this host's trouble, not the object's.
+  bool listed = true;
+  Result<std::shared_ptr<const Code>> code = Code::load(bytes, [&](std::string_view object) {
+    Result<Listing> listing = disassemble(object);
+    listed = listing.ok();
+    return listing;
+  });
   if (!code) {
     thread_text = code.error().message;
-    return code.error().kind == ErrorKind::kUnsupported ? kHipErrorNoBinaryForGpu
-                                                        : kHipErrorInvalidImage;
+    const ErrorKind kind = code.error().kind;
+    if (kind == ErrorKind::kUnsupported) return kHipErrorNoBinaryForGpu;
+    if (kind == ErrorKind::kTimeout) return kHipErrorLaunchTimeOut;
+    return listed ? kHipErrorInvalidImage : kHipErrorOperatingSystem;
   }
   const std::string_view target = machines()[static_cast<size_t>(current_device)].target;
   if ((*code)->machine().target != target) {
@@ -335,7 +343,9 @@ int module_launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsig
     const std::lock_guard<std::mutex> lock(s.mutex);
     options = s.options;
   }
-  if (Status ran = run_launch(request, with_defaults(options), thread_report); !ran) {
+  const Result<Options> all = with_defaults(std::move(options));
+  const Status ran = all ? run_launch(request, *all, thread_report) : Status(all.error());
+  if (!ran) {
     thread_text = ran.error().message;
     return kHipErrorInvalidValue;
   }
@@ -444,6 +454,8 @@ const char* get_error_string(int error) {
     case kHipErrorInvalidValue:
     case kHipErrorInvalidImage:
     case kHipErrorNoBinaryForGpu:
+    case kHipErrorOperatingSystem:
+    case kHipErrorLaunchTimeOut:
     case kHipErrorLaunchFailure:
       if (!thread_text.empty()) return thread_text.c_str();
       return error == kHipErrorInvalidImage    ? "not a code object"

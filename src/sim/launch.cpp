@@ -173,6 +173,7 @@ Status run_launch(const LaunchRequest& r, const Options& options, LaunchReport& 
   dispatch.queue = segments.address(segments.queue.data());
   dispatch.instructions_per_wave = options.instructions_per_wave;
 
+  if (options.progress) options.progress->workgroups += workgroups;
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -187,6 +188,7 @@ Status run_launch(const LaunchRequest& r, const Options& options, LaunchReport& 
       const std::string fault = group.run({static_cast<uint32_t>(n % r.grid[0]),
                                            static_cast<uint32_t>(n / r.grid[0] % r.grid[1]),
                                            static_cast<uint32_t>(n / r.grid[0] / r.grid[1])});
+      if (options.progress) ++options.progress->done;
       if (fault.empty()) continue;
       stop = true;
       const std::lock_guard<std::mutex> lock(mutex);

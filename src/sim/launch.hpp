@@ -24,9 +24,6 @@ struct LaunchRequest {
   std::vector<MemoryRange> buffers;  // what it may touch
 };
 
-// Zeros replaced by what the environment says, else by what is usual.
-Options with_defaults(Options options);
-
 // Executes it; `report.fault` tells how it ended. Errors: kUsage for what the kernel or machine
 // cannot be launched with (the text says why); nothing was executed then.
 Status run_launch(const LaunchRequest& request, const Options& options, LaunchReport& report);

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "base/env.hpp"
-#include "sim/launch.hpp"
+#include "base/text.hpp"
+#include "sim/sim.hpp"
 
 namespace hstu::jit::sim {
 namespace {
 
-// What a variable says, when it is a number from 1 to `most`; else it is as if it was not set.
-uint64_t number_from(const char* variable, uint64_t most, uint64_t otherwise) {
+// What a variable says, a number from 1 to `most`; `otherwise` where it is not set.
+Result<uint64_t> number_from(const char* variable, uint64_t most, uint64_t otherwise) {
   const auto text = get_env(variable);
   if (!text) return otherwise;
   uint64_t value = 0;
   const char* last = text->data() + text->size();
   const auto [end, error] = std::from_chars(text->data(), last, value);
-  return error == std::errc() && end == last && value > 0 && value <= most ? value : otherwise;
+  if (error == std::errc() && end == last && value > 0 && value <= most) return value;
+  return Error{ErrorKind::kUsage,
+               fmt::format("{}: \"{}\" is no number from 1 to {}; correct or unset it", variable,
+                           printable(*text), most),
+               "", ""};
 }
 
 uint64_t processors() {
@@ -28,15 +34,14 @@ uint64_t processors() {
 
 }  // namespace
 
-Options with_defaults(Options options) {
+Result<Options> with_defaults(Options options) {
   constexpr uint64_t kMostThreads = 1024, kUsualLimit = 100'000'000, kMostLimit = ~uint64_t{0} / 2;
-  if (options.threads <= 0) {
-    options.threads =
-        static_cast<int>(number_from("HSTU_JIT_SIM_THREADS", kMostThreads, processors()));
-  }
-  if (options.instructions_per_wave == 0) {
-    options.instructions_per_wave = number_from("HSTU_JIT_SIM_LIMIT", kMostLimit, kUsualLimit);
-  }
+  const auto threads = number_from("HSTU_JIT_SIM_THREADS", kMostThreads, processors());
+  if (!threads) return threads.error();
+  const auto limit = number_from("HSTU_JIT_SIM_LIMIT", kMostLimit, kUsualLimit);
+  if (!limit) return limit.error();
+  if (options.threads <= 0) options.threads = static_cast<int>(*threads);
+  if (options.instructions_per_wave == 0) options.instructions_per_wave = *limit;
   return options;
 }
 

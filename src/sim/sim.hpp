@@ -14,6 +14,7 @@
 // launch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include <string_view>
 
 #include "base/hip_table.hpp"
+#include "base/result.hpp"
 #include "sim/counters.hpp"
 
 namespace hstu::jit::sim {
@@ -32,8 +34,10 @@ enum : int {
   kHipErrorNoBinaryForGpu = 209,
   kHipErrorInvalidDevice = 101,
   kHipErrorInvalidImage = 200,
+  kHipErrorOperatingSystem = 304,
   kHipErrorInvalidHandle = 400,
   kHipErrorNotFound = 500,
+  kHipErrorLaunchTimeOut = 702,
   kHipErrorLaunchFailure = 719,
 };
 
@@ -53,11 +57,20 @@ struct LaunchReport {
 // Of the calling thread's last launch.
 LaunchReport last_launch();
 
+// How far launches are, for whoever waits for them from another thread.
+struct Progress {
+  std::atomic<uint64_t> workgroups{0}, done{0};  // of the launches that have begun
+};
+
 struct Options {
   int threads = 0;  // 0: HSTU_JIT_SIM_THREADS, else the processors this process may use
   // A wave that executes more is a fault. 0: HSTU_JIT_SIM_LIMIT, else a hundred million.
   uint64_t instructions_per_wave = 0;
+  std::shared_ptr<Progress> progress;  // counted up by every launch; may be null
 };
+// Zeros replaced by what the environment says, else by what is usual.
+// Errors: kUsage for variables that hold no such number.
+Result<Options> with_defaults(Options options);
 void set_options(const Options& options);
 
 // ---- Making entry points fail, for tests of what calls them.

@@ -102,11 +102,12 @@ constexpr PropertiesLayout kLayouts[] = {
     {"hipGetDeviceProperties", &HipApi::get_properties, 256, 336, 396},
 };
 
-// A kernel that faults is a failed run, not a missing device. CUDA shares the numbers.
+// A kernel that faults is a failed run, not a missing device; so is one that the host's system (a
+// full disk) kept from being loaded. CUDA shares the numbers.
 ErrorKind kind_of(int code) {
   switch (code) {
+    case 304:  // a call of the operating system failed
     case 700:  // illegal address
-    case 702:  // the launch took too long
     case 710:  // an assertion in the kernel
     case 714:  // hardware stack
     case 715:  // illegal instruction
@@ -115,6 +116,8 @@ ErrorKind kind_of(int code) {
     case 718:  // invalid program counter
     case 719:  // launch failure
       return ErrorKind::kFailed;
+    case 702:  // it took too long
+      return ErrorKind::kTimeout;
     case 209:  // no binary for this GPU
     case 222:  // PTX of a later version
     case 801:  // not supported
