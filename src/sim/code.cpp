@@ -174,6 +174,9 @@ Result<std::shared_ptr<const Code>> Code::load(std::string_view object, const Li
   for (const KernelInfo& kernel : info->kernels) {
     KernelEntry k;
     k.info = kernel;
+    if (printable(kernel.name, kernel.name.size()) != kernel.name) {
+      return odd_object(fmt::format("kernel name \"{}\" is not printable", printable(kernel.name)));
+    }
     const std::string wanted = kernel.name + ".kd";
     const auto at = std::find_if(symbols.begin(), symbols.end(),
                                  [&](const object::Symbol& s) { return s.name == wanted; });

@@ -71,7 +71,7 @@ bool Lds::use_own(LdsUse how, uint32_t address, int wave) {
     if (how == LdsUse::read) {
       // Other readers do no harm; bytes of one word nearly always have the same ones.
       odd |= (written[w] != ~0u) | (reader[w] != std::rotl(reader[w], 8));
-      own[w] = (reader[w] == 0) | (reader[w] == mine) ? mine : ~0u;
+      own[w] = ((reader[w] == 0) | (reader[w] == mine)) ? mine : ~0u;
     } else {
       odd |= (reader[w] != 0) & (reader[w] != mine);
       own[w] = mine;

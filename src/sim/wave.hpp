@@ -198,7 +198,7 @@ class Wave {
   uint64_t exec_ = 0;
   const Instruction* current_ = nullptr;
   static constexpr int kVectors = kVectorRegisters + kPastFile;
-  static constexpr int kScalars = kScalarRegisters + kPastFile;
+  static constexpr int kScalars = kVectors;       // an index of the wrong file is one too many
   static constexpr uint8_t kNotAllocated = 0x80;  // more than loads can be outstanding
   RegisterCounts registers_;
   std::array<uint32_t, kScalars> scalar_{};

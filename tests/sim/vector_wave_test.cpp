@@ -269,6 +269,41 @@ TEST_CASE("simulator: a wait whose counts are printed as a number has the target
   }
 }
 
+// No disassembler prints these; a damaged listing must end in a fault, not elsewhere in memory.
+TEST_CASE("simulator: operands and modifiers out of range are refused") {
+  struct Row {
+    const char *mnemonic, *operands;
+  };
+  const Row rows[] = {
+      {"v_mov_b32_dpp", "v1, v2 row_shl:16"},
+      {"v_mov_b32_dpp", "v1, v2 row_shr:-1"},
+      {"v_mov_b32_dpp", "v1, v2 row_mirror:1"},
+      {"v_mov_b32_dpp", "v1, v2 quad_perm:3"},
+      {"v_mov_b32_dpp", "v1, v2 quad_perm:[0,1,2]"},
+      {"v_mov_b32_dpp", "v1, v2 quad_perm:[0,1,2,3,0]"},
+      {"v_mov_b32_dpp", "v1, v2 dpp8:[0,1,2,3,4,5,6]"},
+      {"v_mov_b32_dpp", "v1, v2 row_shl:1 row_mask:0x10"},
+      {"v_mfma_f32_32x32x8f16", "v[8:23], v[0:1], v[2:3], 0 cbsz:256"},
+      {"v_mfma_f32_32x32x8f16", "v[8:23], v[0:1], v[2:3], 0 blgp:8"},
+      {"ds_swizzle_b32", "v1, v2 offset:swizzle(SWAP,9223372036854775807)"},
+      {"ds_swizzle_b32", "v1, v2 offset:swizzle(QUAD_PERM,1,2,3,4,5)"},
+      {"ds_read_b32", "v1, v2 offset:4294967296"},
+      {"ds_read2_b32", "v[2:3], v1 offset0:256"},
+      {"v_cmp_eq_u32", "v1"},
+      {"v_cmp_eq_u32", ""},
+      {"v_cmp_class_f32", "v1"},
+      {"s_mov_b32", "v255, s0"},
+      {"s_mov_b64", "s[0:1], a[254:255]"},
+      {"s_buffer_load_dword", "s0, a[252:255], 0x0"},
+      {"v_readlane_b32", "a255, v0, 0"},
+  };
+  for (const Row& row : rows) {
+    Bench b("gfx90a");
+    INFO(row.mnemonic << " " << row.operands);
+    CHECK(b.run(row.mnemonic, row.operands) != "");
+  }
+}
+
 TEST_CASE("simulator: extra results and global data share are refused, not ignored") {
   Bench b("gfx90a");
   CHECK_THAT(b.run("buffer_load_dword", "v1, off, s[4:7], 0 tfe"), ContainsSubstring("tfe"));

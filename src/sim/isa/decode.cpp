@@ -120,6 +120,10 @@ Instruction decode_one(std::string_view mnemonic, std::string_view operands,
     return i;
   }
   if (std::string why = read_operands(i, operands); !why.empty()) return problem(std::move(why));
+  const auto vector = [](const Operand& o) { return o.kind == OperandKind::vector; };
+  if (name.substr(0, 2) == "s_" && std::any_of(i.operand, i.operand + i.operands, vector)) {
+    return problem("scalar instructions take no vector registers");
+  }
   if (i.modifiers.tfe || i.modifiers.gds) return problem("tfe and gds are not simulated");
   return i;
 }

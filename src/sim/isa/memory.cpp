@@ -169,7 +169,7 @@ void no_operation(Wave&, const Instruction&) {}
 
 constexpr ConstantType kB = ConstantType::b32;
 constexpr OpClass kRead = OpClass::global_read, kWrite = OpClass::global_write,
-                  kAtomic = OpClass::global_atomic, kScratch = OpClass::scratch;
+                  kScratch = OpClass::scratch;
 
 // The loads and stores that flat, global and scratch have alike.
 #define HSTU_SIM_MOVES(prefix, space, read, write)                       \

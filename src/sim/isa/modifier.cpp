@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modifiers: what follows the operands.
 #include <algorithm>
+#include <cstdint>
 
 #include "sim/isa/operand.hpp"
 
@@ -34,15 +35,23 @@ constexpr Flag kFlags[] = {
 struct Lane {
   std::string_view name;
   DppControl control;
+  bool plain = false;  // without a number
 };
 constexpr Lane kDpp[] = {
-    {"quad_perm", DppControl::quad_perm},       {"row_shl", DppControl::row_shl},
-    {"row_shr", DppControl::row_shr},           {"row_ror", DppControl::row_ror},
-    {"wave_shl", DppControl::wave_shl},         {"wave_rol", DppControl::wave_rol},
-    {"wave_shr", DppControl::wave_shr},         {"wave_ror", DppControl::wave_ror},
-    {"row_mirror", DppControl::row_mirror},     {"row_half_mirror", DppControl::row_half_mirror},
-    {"row_newbcast", DppControl::row_newbcast}, {"row_share", DppControl::row_newbcast},
-    {"row_xmask", DppControl::row_xmask},       {"dpp8", DppControl::dpp8},
+    {"quad_perm", DppControl::quad_perm},
+    {"row_shl", DppControl::row_shl},
+    {"row_shr", DppControl::row_shr},
+    {"row_ror", DppControl::row_ror},
+    {"wave_shl", DppControl::wave_shl},
+    {"wave_rol", DppControl::wave_rol},
+    {"wave_shr", DppControl::wave_shr},
+    {"wave_ror", DppControl::wave_ror},
+    {"row_mirror", DppControl::row_mirror, true},
+    {"row_half_mirror", DppControl::row_half_mirror, true},
+    {"row_newbcast", DppControl::row_newbcast},
+    {"row_share", DppControl::row_newbcast},
+    {"row_xmask", DppControl::row_xmask},
+    {"dpp8", DppControl::dpp8},
 };
 
 constexpr std::string_view kSelects[] = {"DWORD",  "BYTE_0", "BYTE_1", "BYTE_2",
@@ -57,17 +66,18 @@ bool read_name(std::string_view text, const std::string_view (&names)[N], Enum& 
   return true;
 }
 
-// "[1,0,3]" with `bits` bits each, the first lowest.
-std::optional<int64_t> read_list(std::string_view text, int bits) {
+// "[1,0,3]" of `least` to `most` numbers with `bits` bits each, the first lowest.
+std::optional<int64_t> read_list(std::string_view text, int bits, int least, int most) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
   uint32_t packed = 0;
   int at = 0;
   for (const std::string_view part : split_outside(text.substr(1, text.size() - 2), ',')) {
     const auto value = read_integer(part);
-    if (!value || *value < 0 || *value >= 1 << bits || at >= 32) return std::nullopt;
+    if (!value || *value < 0 || *value >= 1 << bits || at >= most * bits) return std::nullopt;
     packed |= static_cast<uint32_t>(*value) << at;
     at += bits;
   }
+  if (at < least * bits) return std::nullopt;
   return int64_t{packed};
 }
 
@@ -75,7 +85,12 @@ std::optional<int64_t> read_list(std::string_view text, int bits) {
 std::optional<int64_t> read_swizzle(std::string_view inside) {
   const auto parts = split_outside(inside, ',');
   int64_t number[5] = {};
-  for (size_t i = 1; i < parts.size() && i < 5; ++i) number[i] = read_integer(parts[i]).value_or(0);
+  if (parts.size() > 5) return std::nullopt;
+  for (size_t i = 1; i < parts.size() && parts[0] != "BITMASK_PERM"; ++i) {
+    const auto value = read_integer(parts[i]);
+    if (!value || *value < 0 || *value > 32) return std::nullopt;
+    number[i] = *value;
+  }
   const auto bit_mode = [](int64_t and_mask, int64_t or_mask, int64_t xor_mask) {
     return and_mask | or_mask << 5 | xor_mask << 10;
   };
@@ -103,7 +118,7 @@ bool read_offset(std::string_view value, Modifiers& m) {
   const auto offset = value.substr(0, kSwizzle.size()) == kSwizzle && value.back() == ')'
                           ? read_swizzle(value.substr(8, value.size() - 9))
                           : read_integer(value);
-  if (!offset) return false;
+  if (!offset || *offset < INT32_MIN || *offset > INT32_MAX) return false;
   m.offset = static_cast<int32_t>(*offset);
   return true;
 }
@@ -122,13 +137,18 @@ bool read_modifier(std::string_view text, Modifiers& m) {
   for (const Lane& lane : kDpp) {
     if (name != lane.name) continue;
     m.dpp = lane.control;
-    if (colon == text.npos) return true;
-    if (value.empty()) return false;
-    const std::optional<int64_t> argument =
-        value.front() != '[' ? read_integer(value)
-                             : read_list(value, lane.control == DppControl::dpp8 ? 3 : 2);
-    if (argument) m.dpp_argument = static_cast<uint32_t>(*argument);
-    return argument.has_value();
+    const bool dpp8 = lane.control == DppControl::dpp8;
+    if (dpp8 || lane.control == DppControl::quad_perm) {
+      const std::optional<int64_t> list =
+          read_list(value, dpp8 ? 3 : 2, dpp8 ? 8 : 4, dpp8 ? 8 : 4);
+      if (list) m.dpp_argument = static_cast<uint32_t>(*list);
+      return list.has_value();
+    }
+    if (colon == text.npos) return lane.plain;
+    const auto number = read_integer(value);
+    if (lane.plain || !number || *number < 0 || *number > 15) return false;
+    m.dpp_argument = static_cast<uint32_t>(*number);
+    return true;
   }
   if (value.empty()) return false;
   if (name == "offset") return read_offset(value, m);
@@ -144,7 +164,7 @@ bool read_modifier(std::string_view text, Modifiers& m) {
   }
   if (name == "scope") return true;
   if (value.front() == '[') {
-    const auto list = read_list(value, 1);
+    const auto list = read_list(value, 1, 1, 8);
     if (!list) return false;
     const auto bits = static_cast<uint8_t>(*list);
     if (name == "op_sel") {
@@ -163,7 +183,7 @@ bool read_modifier(std::string_view text, Modifiers& m) {
     return true;
   }
   const auto number = read_integer(value);
-  if (!number) return false;
+  if (!number || *number < 0 || *number > 255) return false;
   const auto small = static_cast<uint8_t>(*number);
   if (name == "offset0") {
     m.offset0 = small;
@@ -174,8 +194,10 @@ bool read_modifier(std::string_view text, Modifiers& m) {
     return *number == 15 || *number == 31;
   } else if (name == "row_mask") {
     m.row_mask = small;
+    return small <= 15;
   } else if (name == "bank_mask") {
     m.bank_mask = small;
+    return small <= 15;
   } else if (name == "bound_ctrl") {
     m.bound_ctrl = true;  // printed as 0 by LLVM 14 and as 1 since, meaning the same
   } else if (name == "fi") {
@@ -188,14 +210,18 @@ bool read_modifier(std::string_view text, Modifiers& m) {
     return *number == 2;
   } else if (name == "cbsz") {
     m.cbsz = small;
+    return small <= 7;
   } else if (name == "abid") {
     m.abid = small;
+    return small <= 15;
   } else if (name == "blgp") {
     m.blgp = small;
+    return small <= 7;
   } else if (name == "bitop3") {
     m.bitop3 = small;
   } else if (name == "byte_sel" || name == "index_key") {
     m.byte_sel = small;
+    return small <= 3;
   } else {
     return false;
   }

@@ -55,8 +55,15 @@ void write_truth(Lanes& lanes, const uint8_t* truth, bool to_exec) {
   if (to_exec) lanes.wave.set_exec(mask);
 }
 
+bool has_sources(Wave& wave, const Instruction& instruction) {
+  if (instruction.operands == 2 || instruction.operands == 3) return true;
+  wave.fail("a comparison has two sources and at most one result");
+  return false;
+}
+
 template <typename T, bool to_exec>
 void compare(Wave& wave, const Instruction& instruction) {
+  if (!has_sources(wave, instruction)) return;
   Lanes lanes(wave, instruction, instruction.operands - 2, 2);
   Row scratch[2][2];
   uint8_t truth[kMaxLanes];
@@ -67,6 +74,7 @@ void compare(Wave& wave, const Instruction& instruction) {
 
 template <typename T, bool to_exec>
 void compare_class(Wave& wave, const Instruction& instruction) {
+  if (!has_sources(wave, instruction)) return;
   Lanes lanes(wave, instruction, instruction.operands - 2, 2);
   Row scratch[2][2];
   uint8_t truth[kMaxLanes];
