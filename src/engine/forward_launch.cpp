@@ -74,13 +74,14 @@ Status ForwardLauncher::launch(DeviceKernel& kernel, const ForwardArguments& arg
   if (!workgroups) return workgroups.error();
   if (*workgroups == 0) return {};
   const LaunchGrid grid{*workgroups, shape_.block, shape_.dynamic_lds_bytes};
-  if (hopper_) return launch_hopper(kernel, grid, arguments, tokens, stream);
-  return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
+  if (!hopper_) return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
+  HopperArguments whole{};
+  if (Status s = fill(arguments, tokens, stream, whole); !s) return s;
+  return device_->launch(kernel, grid, &whole, sizeof whole, stream);
 }
 
-Status ForwardLauncher::launch_hopper(DeviceKernel& kernel, const LaunchGrid& grid,
-                                      const ForwardArguments& forward, const TokenCounts& tokens,
-                                      void* stream) {
+Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts& tokens,
+                             void* stream, HopperArguments& arguments) {
   if (tokens.q <= 0 || tokens.kv < 0) {
     return Error{ErrorKind::kUsage,
                  fmt::format("{} query and {} key tokens: kernels for {} are told how many there "
@@ -88,7 +89,6 @@ Status ForwardLauncher::launch_hopper(DeviceKernel& kernel, const LaunchGrid& gr
                              tokens.q, tokens.kv, device_->target().name),
                  "", ""};
   }
-  HopperArguments arguments{};
   arguments.forward = forward;
   const int64_t batch = config_.jagged ? 1 : forward.batch;
   const bool bf16 = config_.dtype == Dtype::bf16;
@@ -118,7 +118,7 @@ Status ForwardLauncher::launch_hopper(DeviceKernel& kernel, const LaunchGrid& gr
   if (!slot) return slot.error();
   arguments.counters =
       reinterpret_cast<unsigned*>(static_cast<char*>(counters_->data()) + *slot * kSlotBytes);
-  return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
+  return {};
 }
 
 Result<size_t> ForwardLauncher::slot_of(void* stream) {

@@ -39,6 +39,11 @@ class ForwardLauncher {
   // Whether launches need the tokens of jagged tensors.
   bool needs_tokens() const { return hopper_; }
 
+  // The argument of one launch on `stream`, for who launches by other means; only where
+  // needs_tokens().
+  Status fill(const ForwardArguments& forward, const TokenCounts& tokens, void* stream,
+              HopperArguments& arguments);
+
  private:
   // Launches that may run at the same time need counters of their own. The next of a ring, which
   // comes round when far more launches are under way than a device takes; a captured launch, whose
@@ -47,8 +52,6 @@ class ForwardLauncher {
   static constexpr size_t kRing = 16384, kCaptures = 16384;
 
   ForwardLauncher(Device& device, const Plan& plan);
-  Status launch_hopper(DeviceKernel& kernel, const LaunchGrid& grid,
-                       const ForwardArguments& arguments, const TokenCounts& tokens, void* stream);
   Result<size_t> slot_of(void* stream);
 
   Device* device_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main job on a CUDA device, as far as a driver that computes nothing can take it.
 #include <cstdio>
+#include <cstdlib>
 
+#include "base/subprocess.hpp"
 #include "catch.hpp"
 #include "program.hpp"
 
@@ -64,4 +66,24 @@ TEST_CASE("cuda: without a driver, or without that device, there is no device") 
   CHECK(none.code == 7);
   CHECK_THAT(none.err, ContainsSubstring("HSTU_JIT_CUDA"));
   CHECK(p.run({"run", spec, "--device", "cpu"}).code == 0);
+}
+
+TEST_CASE("cuda: the overhead program times each layer and checks what its graph wrote") {
+  const Program p = with_driver();
+  const std::string spec = p.file("spec.json", kSmallSpec);
+  if (!has_compiler(p, spec)) return;
+  hstu::jit::ProcessOptions options;
+  options.argv = {HSTU_OVERHEAD, spec,       "--device", "cuda:0",      "--launches",
+                  "5",           "--rounds", "3",        "--cache-dir", p.cache_dir()};
+  options.environment.emplace();
+  options.environment->push_back("HSTU_JIT_CUDA=" HSTU_FAKE_CUDA);
+  options.environment->push_back(std::string("PATH=") + std::getenv("PATH"));
+  const auto ran = hstu::jit::run_process(options);
+  REQUIRE(ran.ok());
+  INFO(ran->errors);
+  for (const char* layer : {"cuLaunchKernel ", "Device::launch ", "hstu_launch ", "graph with"})
+    CHECK_THAT(ran->output, ContainsSubstring(layer));
+  // The fake driver computes nothing, so the graph cannot have written the right thing.
+  CHECK(ran->exit_code == 6);
+  CHECK_THAT(ran->errors, ContainsSubstring("the graph's output is wrong"));
 }

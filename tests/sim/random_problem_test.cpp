@@ -59,7 +59,8 @@ const Structure kStructures[] = {
     structure(256, 256, "bf16 softmax batched targets"),
 };
 
-jit::Problem random_problem(const Structure& s, std::mt19937& random) {
+// `scale` above 1 asks for as much longer and more sequences, which real devices have time for.
+jit::Problem random_problem(const Structure& s, std::mt19937& random, int scale = 1) {
   const auto pick = [&](int low, int high) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
@@ -71,15 +72,16 @@ jit::Problem random_problem(const Structure& s, std::mt19937& random) {
   p.layout = s.jagged ? jit::Layout::jagged : jit::Layout::batched;
   p.head_dim_qk = s.qk, p.head_dim_v = s.v;
   p.causal = s.causal, p.cross = s.cross;
-  p.heads = pick(1, 2);
+  p.heads = pick(1, scale == 1 ? 2 : 6);
   p.batch = s.grouped ? 4 : pick(1, 3);
+  if (scale > 1 && one_in(3)) p.batch = s.grouped ? 70 : pick(30, 80);
   const auto length = [&] {
     const int kind = pick(0, 7);
     return kind == 0   ? 0
            : kind == 1 ? 1
-           : kind == 2 ? 64
-           : kind == 3 ? pick(120, 150)
-                       : pick(2, 90);
+           : kind == 2 ? 64 * scale
+           : kind == 3 ? pick(120 * scale, 150 * scale)
+                       : pick(2, 90 * scale);
   };
   // A feature of the structure must show in some sequence or the kernel is another one.
   const auto group = [&](bool must) {
@@ -105,7 +107,7 @@ jit::Problem random_problem(const Structure& s, std::mt19937& random) {
       jit::StrideSpec t;
       t.head = dim + 8 * pick(0, 2);
       t.seq = t.head * p.heads + 8 * pick(0, 3);
-      if (!s.jagged) t.batch = t.seq * (same + same_kv + 500) + 8;
+      if (!s.jagged) t.batch = t.seq * (same + same_kv + 500 * scale) + 8;
       return t;
     };
     p.q_strides = strides(s.qk), p.k_strides = strides(s.qk);
@@ -141,11 +143,16 @@ std::string describe(const jit::Problem& p) {
       p.mask.minfull_len, p.q_strides.has_value(), p.data.seed);
 }
 
+struct Loaded {
+  std::unique_ptr<jit::DeviceKernel> kernel;
+  std::unique_ptr<jit::ForwardLauncher> launcher;
+};
+
 // Everything that outlives one problem.
 struct Bench {
   std::unique_ptr<jit::Engine> engine;
   std::unique_ptr<jit::Device> device;
-  std::map<std::string, std::unique_ptr<jit::DeviceKernel>> kernels;  // by object
+  std::map<std::string, Loaded> kernels;  // by object
 };
 
 // "" or what is wrong. `spoil` is told the arguments before the launch, to prove that a fault
@@ -156,25 +163,23 @@ std::string run(Bench& bench, const jit::Problem& p,
   if (!geometry) return geometry.error().message;
   const auto prepared = bench.engine->prepare(p, *geometry, bench.device->target());
   if (!prepared) return prepared.error().message;
-  auto& kernel = bench.kernels[prepared->kernel->object];
-  if (!kernel) {
+  Loaded& kernel = bench.kernels[prepared->kernel->object];
+  if (!kernel.kernel) {
     auto loaded = bench.device->load(prepared->kernel->object, prepared->kernel->entry);
     if (!loaded) return loaded.error().message;
-    kernel = std::move(*loaded);
+    auto launcher = jit::ForwardLauncher::create(*bench.device, prepared->plan);
+    if (!launcher) return launcher.error().message;
+    kernel = {std::move(*loaded), std::move(*launcher)};
   }
   auto tensors = jit::cli::DeviceTensors::create(p, *geometry, *bench.device);
   if (!tensors) return tensors.error().message;
   ForwardArguments arguments = tensors->arguments();
   if (spoil) spoil(arguments);
-  const auto& shape = prepared->plan.launch;
-  if (shape.grid > 0) {
-    const jit::Status launched =
-        bench.device->launch(*kernel, {shape.grid, shape.block, shape.dynamic_lds_bytes},
-                             &arguments, sizeof arguments, nullptr);
-    if (!launched) return launched.error().message;
-    const jit::Status done = bench.device->synchronize(nullptr);
-    if (!done) return done.error().message;
-  }
+  const jit::Status launched =
+      kernel.launcher->launch(*kernel.kernel, arguments, tensors->tokens(), nullptr);
+  if (!launched) return launched.error().message;
+  const jit::Status done = bench.device->synchronize(nullptr);
+  if (!done) return done.error().message;
   jit::cli::HostOutput output;
   const jit::Status got = tensors->download(output);
   if (!got) return got.error().message;
@@ -189,13 +194,17 @@ int cases() {
   return text ? std::atoi(text) : 12;
 }
 
-bool open_bench(const char* target, const std::string& cache, Bench& bench) {
+void open_engine(const std::string& cache, Bench& bench) {
   setenv("HSTU_JIT_WORKER", HSTU_REAL_WORKER, 0);
   jit::EngineOptions options;
   options.cache_dir = cache;
   auto engine = jit::Engine::create(options);
   REQUIRE(engine.ok());
   bench.engine = std::move(*engine);
+}
+
+bool open_bench(const char* target, const std::string& cache, Bench& bench) {
+  open_engine(cache, bench);
   auto device =
       jit::open_hip_device(jit::sim::simulator_api(), *jit::sim::find_machine(target), "sim");
   REQUIRE(device.ok());
@@ -270,6 +279,52 @@ TEST_CASE("simulator: random problems notice a spoiled launch") {
   CHECK(run(bench, p, [](ForwardArguments& a) { a.heads = 0; }) != "");
   const std::string outside = run(bench, p, [](ForwardArguments& a) { a.seq_offsets_q = nullptr; });
   CHECK(outside.find("workgroup") != std::string::npos);
+}
+
+// On real hardware the same problems, longer ones, and batches beyond what a grid has in y or z.
+// HSTU_JIT_TEST_DEVICE=cuda:0 names the device, HSTU_TEST_SIM_CASES how many of a structure.
+TEST_CASE("device: random problems agree with the reference") {
+  const char* name = std::getenv("HSTU_JIT_TEST_DEVICE");
+  if (name == nullptr) {
+    skip("random problems on a device", "HSTU_JIT_TEST_DEVICE is not set");
+    return;
+  }
+  const auto folder = jit::TempDir::create("hstu-device-random");
+  REQUIRE(folder.ok());
+  Bench bench;
+  open_engine(folder->path(), bench);
+  auto device = jit::open_device(name);
+  REQUIRE(device.ok());
+  bench.device = std::move(*device);
+  int failures = 0, runs = 0;
+  const auto check = [&](const jit::Problem& p) {
+    const std::string wrong = run(bench, p);
+    INFO(name << " " << describe(p));
+    CHECK(wrong == "");
+    failures += wrong != "";
+    ++runs;
+  };
+  unsigned seed = 3;
+  for (const Structure& s : kStructures) {
+    std::mt19937 random(seed += 7);
+    for (int i = 0; i < cases(); ++i) {
+      for (const int scale : {1, 7}) {
+        if (failures < 10) check(random_problem(s, random, scale));
+      }
+    }
+    for (const int keys : {0, 20})
+      if (failures < 10) check(edge_problem(s, keys, random));
+  }
+  for (const auto& [batch, heads] : {std::pair(70001, 1), std::pair(18, 4096)}) {
+    jit::Problem p;
+    p.head_dim_qk = p.head_dim_v = 64;
+    p.batch = batch, p.heads = heads;
+    for (int b = 0; b < batch; ++b) p.uih_q.push_back(b % 3);
+    p.uih_kv = p.uih_q;
+    p.num_targets.assign(static_cast<size_t>(batch), 0);
+    if (failures < 10) check(p);
+  }
+  std::printf("%d random problems on %s (%s)\n", runs, name, bench.device->description().c_str());
 }
 
 }  // namespace hstu::test
