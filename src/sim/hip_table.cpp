@@ -522,6 +522,8 @@ std::optional<int> find_machine(std::string_view target) {
 
 LaunchReport last_launch() { return thread_report; }
 
+void forget_last_launch() { thread_report = {}; }
+
 void set_options(const Options& options) {
   Simulator& s = simulator();
   const std::lock_guard<std::mutex> lock(s.mutex);

@@ -56,6 +56,7 @@ struct LaunchReport {
 };
 // Of the calling thread's last launch.
 LaunchReport last_launch();
+void forget_last_launch();  // last_launch() is empty until the next one
 
 // How far launches are, for whoever waits for them from another thread.
 struct Progress {

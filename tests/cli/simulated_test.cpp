@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -175,4 +176,57 @@ TEST_CASE("a full disk while a kernel is loaded is a failed run that says so") {
   REQUIRE(p.run({"compile", spec, "--device", "sim:gfx90a", "-o", object}).code == 0);
   check_error(run_script(limited("inspect --schedule " + object)), 1,
               {"cannot write", "File too large", "TMPDIR"});
+}
+
+TEST_CASE("what simulating took is not called a GPU's time or rate") {
+  const Program p;
+  if (!simulates(p, "times of simulated runs")) return;
+  const std::string spec = p.file("spec.json", kSmallSpec);
+  const Outcome text = p.run({"run", spec, "--device", "sim:gfx90a"});
+  INFO(text.out << text.err);
+  REQUIRE(text.code == 0);
+  CHECK(text.err.empty());  // a short one is not announced
+  CHECK_THAT(text.out, ContainsSubstring("not a GPU's time"));
+  CHECK_THAT(text.out, ContainsSubstring("visible pairs"));
+  CHECK(text.out.find("FLOP") == std::string::npos);
+  CHECK(text.out.find("\ntime ") == std::string::npos);
+  const Outcome suite =
+      p.run({"run", "-", "--device", "sim:gfx90a"}, fmt::format("[{}]", kSmallSpec));
+  CHECK_THAT(suite.out, ContainsSubstring("ms to simulate"));
+  CHECK(suite.out.find("FLOP") == std::string::npos);
+  const json r =
+      json::parse(p.run({"run", spec, "--device", "sim:gfx90a", "--json"}).out)["results"][0];
+  CHECK(r["simulated"] == true);
+  for (const char* key : {"median", "p10", "p90", "runs"}) CHECK(r["simulation_ms"].contains(key));
+  for (const char* key : {"run_ms", "useful_tflops", "dense_tflops"}) CHECK_FALSE(r.contains(key));
+  const json cpu = json::parse(p.run({"run", spec, "--json", "--device", "cpu"}).out)["results"][0];
+  CHECK(cpu["simulated"] == false);
+  CHECK(cpu.contains("run_ms"));
+}
+
+TEST_CASE("a simulation that will take long says so before it begins") {
+  Program p;
+  if (!simulates(p, "announcement of long simulations")) return;
+  // 65536 x 65536 pairs of 32 multiply-adds: minutes on any machine.
+  const std::string spec = p.file("spec.json", R"({"op": "hstu_attention", "heads": 1,
+      "head_dim_qk": 16, "uih_lengths": [65536], "mask": {"causal": false}})");
+  const std::string err = p.folder() + "/err";
+  hstu::jit::ProcessOptions options;
+  options.argv = {p.file(
+      "start.sh",
+      fmt::format(
+          "#!/bin/sh\n{} run {} --device sim:gfx90a --no-validate --cache-dir {} 2>{} &\ni=0\n"
+          "while [ ! -s {} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done\n"
+          "kill $!\nwait $!\necho $?\n",
+          HSTU_PROGRAM, spec, p.cache_dir(), err, err),
+      true)};
+  options.environment = {{"HSTU_JIT_SIM_THREADS=1", "PATH=" + p.environment["PATH"]}};
+  const auto ended = hstu::jit::run_process(options);
+  REQUIRE(ended.ok());
+  CHECK(ended->output == "143\n");  // it was still at it
+  const auto said = hstu::jit::read_file(err);
+  REQUIRE(said.ok());
+  CHECK_THAT(*said, ContainsSubstring("hstu-jit: simulating takes about 4.58 min, estimated: "
+                                      "4294967296 visible pairs"));
+  CHECK(std::count(said->begin(), said->end(), '\n') == 1);
 }

@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "check/mask_picture.hpp"
 #include "cli/commands.hpp"
+#include "cli/simulation.hpp"
 #include "cli/tensors.hpp"
 #include "sim/sim.hpp"
 
@@ -103,6 +104,7 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
   Result<Device*> device = device_for(problem.device);
   if (!device) return std::move(device).error();
   report.device = (*device)->name();
+  report.simulated = report.device.rfind("sim:", 0) == 0;
   Result<Target> target = target_of_device(report.device, (*device)->target(), problem.target);
   if (!target) return std::move(target).error();
   report.target = target->name;
@@ -138,11 +140,20 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
 
   HostOutput first;
   if (plan.launch.grid > 0) {
+    std::optional<SimulationWatch> watch;
+    if (report.simulated) {
+      sim::forget_last_launch();  // else one that does not come about has its counters
+      const auto launches =
+          problem.benchmark ? 1 + problem.benchmark->warmup + problem.benchmark->iterations : 1;
+      if (options_.watch_simulation) watch.emplace(plan, launches);
+    }
     Result<std::vector<double>> ms = time_launches(**device, enqueue, 1, false);
-    if (report.device.rfind("sim:", 0) == 0) {
+    if (report.simulated) {
       const sim::LaunchReport launch = sim::last_launch();
-      report.counters_text = sim::to_text(launch.counters, launch.target);
-      report.counters_json = sim::to_json(launch.counters, launch.target);
+      if (!launch.kernel.empty()) {
+        report.counters_text = sim::to_text(launch.counters, launch.target);
+        report.counters_json = sim::to_json(launch.counters, launch.target);
+      }
     }
     if (!ms) return std::move(ms).error();
     if (Status s = tensors->download(first); !s) return s;
@@ -171,7 +182,7 @@ Status JobRunner::run_into(const Problem& problem, JobReport& report) {
     }
     report.run_ms = summarize(std::move(*ms));
     const double seconds = report.run_ms.median / 1e3;
-    if (seconds > 0) {
+    if (seconds > 0 && !report.simulated) {
       report.useful_tflops = plan.estimate.useful_flop / seconds / 1e12;
       report.dense_tflops = plan.estimate.dense_flop / seconds / 1e12;
     }

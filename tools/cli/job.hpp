@@ -20,6 +20,8 @@ namespace hstu::jit::cli {
 struct JobOptions {
   ToleranceSpec tolerance;
   bool keep_going = true;
+  // Say on standard error how long simulated launches take and how far they are.
+  bool watch_simulation = false;
 };
 
 struct JobReport {
@@ -28,7 +30,10 @@ struct JobReport {
   std::string device, target;
   std::string kernel_name, key, origin, toolchain, cache_note;
   double compile_ms = 0, prepare_ms = 0;
-  Summary run_ms;  // milliseconds per launch
+  // Of a launch, in milliseconds. Of simulated devices: what simulating it took this host, which
+  // says nothing of a GPU, so that there is no rate.
+  Summary run_ms;
+  bool simulated = false;
   double useful_tflops = 0, dense_tflops = 0;
   int64_t visible_pairs = 0;  // all heads
   std::optional<Comparison> validation;

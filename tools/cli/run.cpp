@@ -43,12 +43,16 @@ Json result_json(const JobReport& r, bool counters) {
   if (!r.cache_note.empty()) j["kernel"]["note"] = r.cache_note;
   j["compile_ms"] = r.compile_ms;
   j["prepare_ms"] = r.prepare_ms;
-  j["run_ms"] = {{"median", r.run_ms.median},
-                 {"p10", r.run_ms.p10},
-                 {"p90", r.run_ms.p90},
-                 {"runs", r.run_ms.runs}};
-  j["useful_tflops"] = r.useful_tflops;
-  j["dense_tflops"] = r.dense_tflops;
+  j["simulated"] = r.simulated;
+  // What simulating took this host must not be taken for a GPU's time.
+  j[r.simulated ? "simulation_ms" : "run_ms"] = {{"median", r.run_ms.median},
+                                                 {"p10", r.run_ms.p10},
+                                                 {"p90", r.run_ms.p90},
+                                                 {"runs", r.run_ms.runs}};
+  if (!r.simulated) {
+    j["useful_tflops"] = r.useful_tflops;
+    j["dense_tflops"] = r.dense_tflops;
+  }
   j["visible_pairs"] = r.visible_pairs;
   if (r.validation) {
     const Comparison& c = *r.validation;
@@ -85,13 +89,19 @@ void print_table(const JobReport& r) {
   line("kernel", r.kernel_name);
   line("source", kernel_line(r));
   if (!r.cache_note.empty()) line("cache", r.cache_note);
-  if (r.run_ms.runs > 0)
+  if (r.run_ms.runs > 0 && r.simulated)
+    line("simulated", fmt::format("in {:.4g} ms of this host, median of {}: not a GPU's time",
+                                  r.run_ms.median, r.run_ms.runs));
+  else if (r.run_ms.runs > 0)
     line("time", fmt::format("{:.4g} ms median of {} (p10 {:.4g}, p90 {:.4g})", r.run_ms.median,
                              r.run_ms.runs, r.run_ms.p10, r.run_ms.p90));
   else
     line("time", "nothing to launch: the batch is empty");
-  line("rate", fmt::format("{:.4g} useful TFLOP/s, {:.4g} dense ({} visible pairs)",
-                           r.useful_tflops, r.dense_tflops, r.visible_pairs));
+  if (r.simulated)
+    line("work", fmt::format("{} visible pairs", r.visible_pairs));
+  else
+    line("rate", fmt::format("{:.4g} useful TFLOP/s, {:.4g} dense ({} visible pairs)",
+                             r.useful_tflops, r.dense_tflops, r.visible_pairs));
   if (r.validation)
     line("error", fmt::format("max abs {:.3g}, relative Frobenius {:.3g}; {} of {} elements wrong",
                               r.validation->max_abs, r.validation->rel_frobenius,
@@ -108,11 +118,13 @@ void print_suite_line(const JobReport& r) {
                                                              : "ERROR";
   std::string line = fmt::format("{:<5} {:<44}", word, r.name.empty() ? r.kernel_name : r.name);
   if (!r.failed() || r.validation)
-    line += fmt::format(" {:>9.4g} ms {:>8.4g} TFLOP/s  error {:.2g}  {}", r.run_ms.median,
-                        r.useful_tflops, r.validation ? r.validation->rel_frobenius : 0.0,
-                        r.origin == "compiled" ? fmt::format("compiled {:.0f} ms", r.compile_ms)
-                        : r.origin == "local"  ? "cache hit"
-                                               : "in memory");
+    line += fmt::format(
+        " {:>9.4g} ms {}  error {:.2g}  {}", r.run_ms.median,
+        r.simulated ? "to simulate     " : fmt::format("{:>8.4g} TFLOP/s", r.useful_tflops),
+        r.validation ? r.validation->rel_frobenius : 0.0,
+        r.origin == "compiled" ? fmt::format("compiled {:.0f} ms", r.compile_ms)
+        : r.origin == "local"  ? "cache hit"
+                               : "in memory");
   (void)print(line + "\n");
 }
 
@@ -147,7 +159,7 @@ int run_command(const RunOptions& o, const Common& common) {
   if (!(*engine)->store().warning().empty())
     fmt::print(stderr, "hstu-jit: {}\n", (*engine)->store().warning());
 
-  JobRunner runner(**engine, {{o.ck_tolerance}, true});
+  JobRunner runner(**engine, {{o.ck_tolerance}, true, true});
   std::vector<Json> results;
   int code = 0, passed = 0, failed = 0;
   for (Problem& problem : spec->problems) {
