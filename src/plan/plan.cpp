@@ -153,6 +153,8 @@ Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const T
   c.tile_n = tiles->tile_n;
   c.waves = tiles->waves;
   c.waves_per_simd = tiles->waves_per_simd;
+  c.stages = tiles->stages;
+  c.q_buffers = tiles->q_buffers;
   plan.template_name = tiles->template_name;
   plan.entry = entry_name(c);
   plan.why = tiles->why;

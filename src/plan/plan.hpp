@@ -22,6 +22,7 @@ struct ForwardConfig {
   bool jagged = true, grouped = false;
   MaskFeatures mask{};
   int tile_m = 0, tile_n = 0, waves = 0, waves_per_simd = 0;
+  int stages = 0, q_buffers = 0;  // sm_90a alone
 };
 
 struct LaunchShape {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tile/hopper_shape.h"  // templates/
+
 namespace hstu::jit {
 namespace {
 
@@ -161,6 +163,39 @@ TileChoice nvidia_tiles(const ForwardConfig& c, const Target& target) {
   return t;
 }
 
+// sm_90a: persistent workgroups of one loading and two or three computing warpgroups with wgmma and
+// the copy engine. Head dims up to 32 leave such a workgroup little to do and take the kernel of
+// sm_80.
+TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
+  TileChoice t;
+  t.template_name = "attention/forward_hopper.hip";
+  t.padded_qk = padded(c.head_dim_qk, 16);
+  t.padded_v = padded(c.head_dim_v, 32);
+  const int wide = widest(t);
+  // 64 rows a warpgroup. Three warpgroups hide more latency, and share each key among more rows,
+  // where 160 registers a thread hold logits, probabilities and output.
+  const int groups = wide <= 64 ? 3 : 2;
+  t.tile_m = 64 * groups;
+  t.tile_n = wide <= 128 ? 128 : 64;
+  t.stages = wide <= 64 ? 4 : 2;
+  t.q_buffers = wide <= 128 ? 2 : 1;
+  t.waves = 4 * (groups + 1);
+  t.waves_per_simd = groups + 1;
+  t.registers = groups == 3 ? 160 : 232;
+  t.lds_bytes =
+      hopper_shared_bytes(t.tile_m, t.tile_n, c.head_dim_qk, c.head_dim_v, t.stages, t.q_buffers);
+  t.dynamic_lds_bytes = t.lds_bytes;
+  t.why.push_back(fmt::format(
+      "tile: {} computing warpgroups of 64 query rows with wgmma and {} registers a thread, one "
+      "warpgroup that loads; workgroups stay and draw tiles, the longest first",
+      groups, t.registers));
+  t.why.push_back(fmt::format(
+      "keys: {} a step, {} steps of K and V and {} query tile(s) in shared memory by the copy "
+      "engine: {} of {} bytes",
+      t.tile_n, t.stages, t.q_buffers, t.lds_bytes, target.lds_bytes));
+  return t;
+}
+
 // cpu: a tile of packed K and V, logits and output stays in a core's L2 cache. Found by timing the
 // levels against each other; tools/bench_cpu_onednn.cpp measures it.
 TileChoice cpu_tiles(const ForwardConfig& c, const Target& target) {
@@ -194,6 +229,8 @@ Result<TileChoice> choose_tiles(const ForwardConfig& config, const Target& targe
     case MatrixUnit::wmma_gfx12:
       return rdna_tiles(config, target);
     case MatrixUnit::mma_sync:
+      if (target.name == "sm_90a" && std::min(config.head_dim_qk, config.head_dim_v) > 32)
+        return hopper_tiles(config, target);
       return nvidia_tiles(config, target);
     case MatrixUnit::amx:
     case MatrixUnit::none:

@@ -41,6 +41,10 @@ std::string config_text(const Plan& plan) {
   number("tile_n", c.tile_n);
   number("waves", c.waves);
   number("waves_per_simd", c.waves_per_simd);
+  if (c.stages > 0) {
+    number("stages", c.stages);
+    number("q_buffers", c.q_buffers);
+  }
   out += "};\n\n}  // namespace hstu\n";
   return out;
 }

@@ -28,6 +28,8 @@ struct Config {
   static constexpr int tile_n = 64;         // keys of a step
   static constexpr int waves = 4;           // waves (warps) of a workgroup; cpu: 1
   static constexpr int waves_per_simd = 2;  // occupancy the registers are budgeted for
+  static constexpr int stages = 2;          // steps of keys in shared memory (sm_90a)
+  static constexpr int q_buffers = 2;       // query tiles in shared memory (sm_90a)
 };
 
 }  // namespace hstu

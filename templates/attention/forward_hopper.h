@@ -1,0 +1,710 @@
+// SPDX-License-Identifier: Apache-2.0
+// HSTU attention forward for NVIDIA's sm_90a. A persistent workgroup works through query tiles as
+// one stream of key steps: its first warpgroup names the tiles and keeps K, V and Q coming through
+// the copy engine, each of the others computes 64 rows.
+//
+// A step is fed in slices: S = Q K^T as one product, then the activation of 16 keys at a time, each
+// followed by its part of O += P V. The next step's Q K^T queues behind those products, so one wait
+// covers both and the matrix unit never drains; at a tile's end its output is written while the
+// first product of the next tile runs.
+#pragma once
+
+#include "attention/arguments.h"
+#include "attention/config.h"
+#include "attention/hopper_schedule.h"
+#include "base/types.h"
+#include "mask/mask.h"
+#include "tile/hopper.h"
+
+namespace hstu {
+
+// What the scheduling warp tells the others about a tile, in shared memory, in groups of words that
+// are read together.
+struct HopperTile {
+  struct alignas(16) Steps {
+    int count;                       // -1: no tile is left
+    int diagonal_count;              // the first of them hold target rows' own keys
+    int diagonal_begin, main_begin;  // first key of either part; steps run from its end downwards
+  } steps;
+  struct alignas(16) Place {
+    int batch, head;
+    int first_row;  // within the sequence
+    float attn_scale;
+  } place;
+  struct alignas(16) Tokens {
+    int first_q, first_kv;  // tokens the sequence begins at (jagged), 0 (batched)
+    int unused[2];
+  } tokens;
+  struct alignas(16) Mask {
+    SequenceMask mask;
+  } mask;
+  // For each 64 rows: the steps [full_first, full_end) that need no mask, and the keys seen.
+  struct alignas(16) Rows {
+    int full_first, full_end;
+    int begin, end, diagonal_begin, diagonal_end;
+    int few;  // whether some row may see but a few keys
+    int unused;
+  } rows[3];
+};
+
+template <class C>
+struct HopperForward {
+  using S = HopperShape<C>;
+  using T = HopperTileLayer<C>;
+  static_assert(sizeof(HopperTile) <= S::tile_bytes);
+  static constexpr bool softmax = C::activation == Activation::softmax;
+  static constexpr float log2e = 1.4426950408889634f;
+  static constexpr MaskFeatures features{C::causal,  C::cross,   C::local,
+                                         C::context, C::minfull, C::targets};
+
+  // Words of a tile's description. Read when they are needed, so that nothing of them stays in
+  // registers over the main loop.
+  template <class Words>
+  HSTU_DEVICE static Words read(unsigned from) {
+    static_assert(sizeof(Words) % 16 == 0);
+    union {
+      nvidia::Quad quads[sizeof(Words) / 16];
+      Words words;
+    } u;
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(Words) / 16; ++i)
+      u.quads[i] = nvidia::load_shared(from + 16 * i);
+    return u.words;
+  }
+  // NVRTC knows no offsetof.
+  static constexpr unsigned kMaskAt =
+      sizeof(HopperTile::Steps) + sizeof(HopperTile::Place) + sizeof(HopperTile::Tokens);
+  static_assert(kMaskAt + sizeof(HopperTile::Mask) + 3 * sizeof(HopperTile::Rows) ==
+                sizeof(HopperTile));
+  HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile) {
+    return read<HopperTile::Steps>(tile);
+  }
+  HSTU_DEVICE static HopperTile::Place place_of(unsigned tile) {
+    return read<HopperTile::Place>(tile + sizeof(HopperTile::Steps));
+  }
+  HSTU_DEVICE static HopperTile::Tokens tokens_of(unsigned tile) {
+    return read<HopperTile::Tokens>(tile + sizeof(HopperTile::Steps) + sizeof(HopperTile::Place));
+  }
+  HSTU_DEVICE static SequenceMask mask_of(unsigned tile) {
+    return read<HopperTile::Mask>(tile + kMaskAt).mask;
+  }
+  HSTU_DEVICE static HopperTile::Rows rows_of(unsigned tile, int group) {
+    return read<HopperTile::Rows>(tile + kMaskAt + sizeof(HopperTile::Mask) +
+                                  group * sizeof(HopperTile::Rows));
+  }
+  HSTU_DEVICE static unsigned tile_at(unsigned base, int slot) {
+    return base + S::tiles + slot * S::tile_bytes;
+  }
+
+  // A place in a ring of buffers and the parity of its round.
+  template <int size>
+  struct Ring {
+    int at = 0;
+    unsigned round = 0;
+    HSTU_DEVICE void advance() {
+      if (++at == size) {
+        at = 0;
+        round ^= 1;
+      }
+    }
+  };
+
+  HSTU_DEVICE static int first_key(const HopperTile::Steps& t, int step) {
+    return step < t.diagonal_count ? t.diagonal_begin + (t.diagonal_count - 1 - step) * C::tile_n
+                                   : t.main_begin + (t.count - 1 - step) * C::tile_n;
+  }
+
+  // ---- the scheduling warp: names and describes tiles, loads their queries
+  // ----------------------- All lanes call; lane g works out the keys of warpgroup g's rows, lane 3
+  // those of the tile.
+  HSTU_DEVICE static void describe(HopperTile& t, const ForwardArguments& a, const TileName& name,
+                                   int lane) {
+    GroupArguments group = a.uniform;
+    if (C::grouped) group = a.groups[name.batch / a.batches_per_group];
+    const int first_row = name.tile * C::tile_m;
+    const SequenceMask mask = resolve_mask(features, name.seqlen_q, name.seqlen_kv, name.targets,
+                                           group.local_len, group.context_len, group.minfull_len);
+    const int row = lane < 3 ? first_row + 64 * lane : first_row;
+    const TileKeys keys = tile_keys(features, mask, row, row + (lane < 3 ? 64 : C::tile_m));
+    const int begin = hopper::of_lane(keys.begin, 3), end = hopper::of_lane(keys.end, 3);
+    // Steps start at multiples of 64, so that a warpgroup's own rows and keys meet in half steps.
+    const int main_begin = begin / 64 * 64;
+    const int main_count = end > begin ? ceil_div(end - main_begin, C::tile_n) : 0;
+    int diagonal_begin = 0, diagonal_count = 0;
+    if (C::targets && !C::cross) {
+      const int own = hopper::of_lane(keys.diagonal_begin, 3);
+      const int own_end = hopper::of_lane(keys.diagonal_end, 3);
+      if (own_end > own) {
+        const int covered = main_count > 0 ? main_begin + main_count * C::tile_n : 0;
+        diagonal_begin = max_of(own / 64 * 64, covered);
+        diagonal_count = max_of(0, ceil_div(own_end - diagonal_begin, C::tile_n));
+      }
+    }
+    const int count = main_count + diagonal_count;
+    // Step count - 1 - x covers keys main_begin + x * tile_n and on.
+    const int from = max_of(keys.full_begin - main_begin, 0);
+    const int to = max_of(min_of(keys.full_end - main_begin, main_count * C::tile_n), 0);
+    const int full_first = count - to / C::tile_n;
+    const int full_end = max_of(count - ceil_div(from, C::tile_n), full_first);
+    if (lane < S::warpgroups)
+      t.rows[lane] = {full_first,
+                      full_end,
+                      keys.begin,
+                      keys.end,
+                      keys.diagonal_begin,
+                      keys.diagonal_end,
+                      keys.full_end - keys.full_begin < 32,
+                      0};
+    if (lane == 3) {
+      t.steps = {count, diagonal_count, diagonal_begin, main_begin};
+      t.place = {name.batch, name.head, first_row, group.attn_scale};
+      t.tokens = {name.first_q, name.first_kv, {0, 0}};
+      t.mask.mask = mask;
+    }
+  }
+
+  HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared) {
+    const ForwardArguments& a = arguments.forward;
+    const unsigned base = nvidia::shared_address(shared);
+    const int lane = T::lane();
+    const unsigned long long pass = hopper::pass_through_l2();
+    HopperSchedule<C> schedule(a);
+    Ring<S::q_buffers> q;
+    Ring<S::tile_slots> slot;
+    unsigned number = static_cast<unsigned>(nvidia::block());
+    for (;;) {
+      const TileName name = schedule.find(a, number);
+      HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot.at * S::tile_bytes);
+      hopper::wait(base + S::tile_empty + 8 * slot.at, slot.round ^ 1);
+      if (name.tile >= 0)
+        describe(t, a, name, lane);
+      else if (lane == 3)
+        t.steps.count = -1;
+      hopper::warp_barrier();
+      if (lane == 0) hopper::arrive(base + S::tile_full + 8 * slot.at);
+      slot.advance();
+      if (name.tile < 0) break;
+      hopper::wait(base + S::q_empty + 8 * q.at, q.round ^ 1);
+      unsigned next = 0;
+      if (lane == 0) {
+        const unsigned full = base + S::q_full + 8 * q.at;
+        hopper::arrive_expect(full, S::q_bytes);
+#pragma unroll
+        for (int panel = 0; panel < S::qk_panels; ++panel)
+          hopper::copy_box(base + S::q + q.at * S::q_bytes + panel * S::q_panel_bytes, &arguments.q,
+                           panel * 64, name.first_q + name.tile * C::tile_m, name.head,
+                           C::jagged ? 0 : name.batch, full, pass);
+        next = hopper::add_to(arguments.counters, 1);
+      }
+      q.advance();
+      number = static_cast<unsigned>(hopper::of_lane(static_cast<int>(next), 0)) + hopper::blocks();
+    }
+    // The last workgroup to end leaves the counters as it found them.
+    if (lane == 0) {
+      const unsigned ended = hopper::add_to(arguments.counters + 1, 1);
+      if (ended + 1 == static_cast<unsigned>(hopper::blocks())) {
+        arguments.counters[0] = 0;
+        arguments.counters[1] = 0;
+        hopper::device_fence();
+      }
+    }
+  }
+
+  // ---- the loading lane: keys and values
+  // ----------------------------------------------------------
+  HSTU_DEVICE static void load(const HopperArguments& arguments, char* shared) {
+    const unsigned base = nvidia::shared_address(shared);
+    const unsigned long long keep = hopper::keep_in_l2();
+    Ring<S::tile_slots> slot;
+    Ring<S::stages> stage;
+    for (;; slot.advance()) {
+      hopper::wait(base + S::tile_full + 8 * slot.at, slot.round);
+      const unsigned tile = tile_at(base, slot.at);
+      const HopperTile::Steps steps = steps_of(tile);
+      if (steps.count < 0) break;
+      const HopperTile::Place place = place_of(tile);
+      const int first_kv = tokens_of(tile).first_kv;
+      hopper::arrive(base + S::tile_empty + 8 * slot.at);
+      for (int step = 0; step < steps.count; ++step, stage.advance())
+        load_step(arguments, base, stage, first_kv + first_key(steps, step), place.head,
+                  C::jagged ? 0 : place.batch, keep);
+    }
+  }
+
+  HSTU_DEVICE static void load_step(const HopperArguments& arguments, unsigned base,
+                                    const Ring<S::stages>& stage, int token, int head, int batch,
+                                    unsigned long long policy) {
+    const unsigned k_full = base + S::k_full + 8 * stage.at,
+                   v_full = base + S::v_full + 8 * stage.at;
+    hopper::wait(base + S::k_empty + 8 * stage.at, stage.round ^ 1);
+    hopper::arrive_expect(k_full, S::k_bytes);
+#pragma unroll
+    for (int panel = 0; panel < S::qk_panels; ++panel)
+      hopper::copy_box(base + S::k + stage.at * S::k_bytes + panel * S::panel_bytes, &arguments.k,
+                       panel * 64, token, head, batch, k_full, policy);
+    hopper::wait(base + S::v_empty + 8 * stage.at, stage.round ^ 1);
+    hopper::arrive_expect(v_full, S::v_bytes);
+#pragma unroll
+    for (int panel = 0; panel < S::v_panels; ++panel)
+      hopper::copy_box(base + S::v + stage.at * S::v_bytes + panel * S::panel_bytes, &arguments.v,
+                       panel * 64, token, head, batch, v_full, policy);
+  }
+
+  // ---- a computing warpgroup
+  // ------------------------------------------------------------------------
+  struct State {
+    float o[T::o_count];
+    float row_max[2], row_sum[2];  // softmax; of log2-scaled logits
+    Ring<S::stages> stage;
+    int held;        // V stage that products under way still read, or -1
+    bool unwritten;  // o is of the tile before, finished
+    bool fresh;      // no key of the tile was seen yet: o is to be started, not added to
+  };
+
+  // Every warp gives back a buffer for itself, so none falls a round behind.
+  HSTU_DEVICE static void release(unsigned barrier) {
+    if (T::lane() == 0) hopper::arrive(barrier);
+  }
+
+  // All products are done: gives back the V that the last of them read.
+  HSTU_DEVICE static void drain(State& w, unsigned base) {
+    hopper::product_wait<0>();
+    hopper::pin<T::o_count>(w.o);
+    if (w.held >= 0) release(base + S::v_empty + 8 * w.held);
+    w.held = -1;
+  }
+
+  HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned tile, int group) {
+    const HopperTile::Place place = place_of(tile);
+    const long long batch = place.batch, head = place.head;
+    const int row = place.first_row + 64 * group;
+    const int rows = min_of(64, mask_of(tile).seqlen_q - row);  // that exist
+    const long long token = tokens_of(tile).first_q + row;
+    const float attn_scale = place.attn_scale;
+    float factor[2] = {attn_scale, attn_scale};
+    if (softmax) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float sum = w.row_sum[i];
+        sum += nvidia::shuffle_xor(sum, 1);
+        sum += nvidia::shuffle_xor(sum, 2);
+        factor[i] = sum > 0.0f ? attn_scale / sum : 0.0f;
+        if (C::write_lse && T::row(i) < rows && T::lane() % 4 == 0) {
+          a.lse[batch * a.lse_strides.batch + (token + T::row(i)) * a.lse_strides.seq +
+                head * a.lse_strides.head] =
+              sum > 0.0f ? (w.row_max[i] + nvidia::log2(sum)) * 0.6931471805599453f : -infinity();
+        }
+      }
+    }
+    T::store(w.o, !w.fresh, factor,
+             a.o + batch * a.o_strides.batch + token * a.o_strides.seq + head * a.o_strides.head,
+             a.o_strides.seq, rows);
+  }
+
+  // silu(alpha x). Exact takes scale = alpha log2(e); the approximate one, off by 1e-5 at most,
+  // alpha / 2.
+  template <bool exact>
+  HSTU_DEVICE static float silu(float x, float scale) {
+    const float y = x * scale;
+    if (exact) return y * (1 / log2e) * nvidia::rcp(1.0f + nvidia::exp2(-y));
+    return hopper::multiply_add(y, hopper::tanh(y), y);
+  }
+
+  // Probabilities of 16 keys from their logits, as an operand of the second product.
+  HSTU_DEVICE static void activate(const float* s, unsigned* p, float scale) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      p[j] = nvidia::pack<C::dtype>(silu<false>(s[2 * j], scale), silu<false>(s[2 * j + 1], scale));
+  }
+
+  HSTU_DEVICE static void exponentials(const float* s, unsigned* p, State& w, float scale,
+                                       const float (&shift)[2]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int i = j % 2;
+      const float y0 = nvidia::exp2(hopper::multiply_add(s[2 * j], scale, -shift[i]));
+      const float y1 = nvidia::exp2(hopper::multiply_add(s[2 * j + 1], scale, -shift[i]));
+      w.row_sum[i] += y0 + y1;
+      p[j] = nvidia::pack<C::dtype>(y0, y1);
+    }
+  }
+
+  // Raises the rows' maxima to those of `keys` new logits; returns what exponentials subtract.
+  template <int keys>
+  HSTU_DEVICE static void raise(const float* s, State& w, float scale, float (&shift)[2]) {
+    float top[2] = {-infinity(), -infinity()};
+#pragma unroll
+    for (int e = 0; e < keys / 2; ++e) top[T::slot(e)] = larger(top[T::slot(e)], s[e]);
+    bool grows = false;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 1));
+      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
+      grows = grows || top[i] > w.row_max[i];
+    }
+    if (hopper::lanes_where(grows) != 0) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float max = larger(w.row_max[i], top[i]);
+        const float shrink = max == -infinity() ? 1.0f : nvidia::exp2(w.row_max[i] - max);
+        w.row_max[i] = max;
+        w.row_sum[i] *= shrink;
+#pragma unroll
+        for (int n = 0; n < T::o_count; n += 4) {
+          w.o[n + 2 * i] *= shrink;
+          w.o[n + 2 * i + 1] *= shrink;
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) shift[i] = w.row_max[i] == -infinity() ? 0.0f : w.row_max[i];
+  }
+
+  HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
+
+  // V rows past the sequence's end belong to its neighbour: their P is zero, but 0 * infinity is
+  // not.
+  HSTU_DEVICE static void clear_rows(char* v, int first, int end) {
+    const int rows = end - first;
+    const int chunks = rows * 8;  // of 16 bytes in a panel
+    for (int i = nvidia::thread() % 128; i < chunks * S::v_panels; i += 128) {
+      const int panel = i / chunks, rest = i % chunks;
+      nvidia::store_shared(nvidia::shared_address(v) + panel * S::panel_bytes +
+                               (first + rest / 8) * S::row_bytes + rest % 8 * 16,
+                           {0, 0, 0, 0});
+    }
+    hopper::proxy_fence();
+    hopper::warpgroup_barrier(1 + nvidia::thread() / 128);
+  }
+
+  HSTU_DEVICE static void compute(const HopperArguments& arguments, char* shared, int group) {
+    const ForwardArguments& a = arguments.forward;
+    const unsigned base = nvidia::shared_address(shared);
+    State w;
+    w.held = -1;
+    w.unwritten = false;
+    Ring<S::q_buffers> q;
+    Ring<S::tile_slots> slot;
+    for (;; q.advance(), slot.advance()) {
+      hopper::wait(base + S::tile_full + 8 * slot.at, slot.round);
+      const unsigned tile = tile_at(base, slot.at);
+      const int steps = nvidia::uniform(steps_of(tile).count);
+      if (steps < 0) break;
+      const HopperTile::Rows rows = rows_of(tile, group);
+      const int full_first = nvidia::uniform(rows.full_first);
+      const int full_end = nvidia::uniform(rows.full_end);
+      hopper::wait(base + S::q_full + 8 * q.at, q.round);
+      const unsigned long long queries =
+          hopper::along_k(base + S::q + q.at * S::q_bytes + group * 64 * S::row_bytes);
+      const bool any_full = full_end > full_first;
+      // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may all
+      // lie far below zero.
+      const bool few = !softmax && nvidia::uniform(rows.few);
+      bool fresh = true;  // the output of the tile before is still in w.o, maybe unwritten
+      for (int step = 0; step < steps;) {
+        const bool full = any_full && step == full_first;
+        const bool masked = !full && !few;
+        if (fresh && !masked) {
+          flush(a, w, base, 1 - slot.at, group);
+          begin(w);
+          fresh = false;
+        }
+        if (full) {
+          for (; step < full_end; ++step, w.stage.advance()) full_step(a, w, base, queries);
+          drain(w, base);
+          continue;
+        }
+        if (masked)
+          partial_step(a, w, tile, shared, 1 - slot.at, group, step, queries, fresh);
+        else
+          exact_step(a, w, tile, shared, group, step, queries);
+        ++step;
+        w.stage.advance();
+      }
+      if (fresh) {
+        flush(a, w, base, 1 - slot.at, group);
+        begin(w);
+      }
+      // Every product with these queries is done.
+      release(base + S::q_empty + 8 * q.at);
+      w.unwritten = true;
+    }
+    flush(a, w, base, 1 - slot.at, group);
+  }
+
+  // Starts a new output.
+  HSTU_DEVICE static void begin(State& w) {
+    w.fresh = true;
+    hopper::define<T::o_count>(w.o);
+    if (softmax) {
+      w.row_max[0] = w.row_max[1] = -infinity();
+      w.row_sum[0] = w.row_sum[1] = 0.0f;
+    }
+  }
+  // Writes the output of the tile before, once, and gives back its description.
+  HSTU_DEVICE static void flush(const ForwardArguments& a, State& w, unsigned base, int slot,
+                                int group) {
+    if (!w.unwritten) return;
+    write(a, w, tile_at(base, slot), group);
+    w.unwritten = false;
+    hopper::warp_barrier();
+    release(base + S::tile_empty + 8 * slot);
+  }
+
+  // Multiplies queries with `count` keys at `k`; then all earlier products are done too.
+  template <int count>
+  HSTU_DEVICE static void score(float (&s)[count / 2], State& w, unsigned base,
+                                unsigned long long queries, unsigned k) {
+    hopper::define<count / 2>(s);
+    hopper::pin<T::o_count>(w.o);
+    hopper::product_fence();
+    T::template logits<count>(s, queries, hopper::along_k(k));
+    hopper::product_wait<0>();
+    hopper::pin<count / 2>(s);
+    hopper::pin<T::o_count>(w.o);
+    if (w.held >= 0) release(base + S::v_empty + 8 * w.held);
+    w.held = -1;
+  }
+
+  // From logits of `count` keys to products: 16 keys at a time, so that the matrix unit starts on
+  // the first while the rest are activated. V of the first key stands at `v_at`.
+  template <int count, class Hide>
+  HSTU_DEVICE static void feed(float (&s)[count / 2], unsigned (&p)[count / 4], State& w,
+                               float scale, const float (&shift)[2], unsigned v_at,
+                               const Hide& hide) {
+    const unsigned long long v = hopper::along_n(v_at, S::panel_bytes);
+#pragma unroll
+    for (int k = 0; k < count / 16; ++k) {
+      hide(s, 8 * k, 8 * k + 8);
+      if (softmax)
+        exponentials(s + 8 * k, p + 4 * k, w, scale, shift);
+      else
+        activate(s + 8 * k, p + 4 * k, scale);
+      hopper::pin<4>(p + 4 * k);
+      if (k == 0) hopper::pin<T::o_count>(w.o);
+      hopper::product_fence();
+      T::accumulate(w.o, p + 4 * k, v + k * 128, k > 0 || !w.fresh);
+      hopper::product_commit();
+    }
+    w.fresh = false;
+    w.held = w.stage.at;
+  }
+
+  // A step of which every row of the warpgroup sees every key.
+  HSTU_DEVICE static void full_step(const ForwardArguments& a, State& w, unsigned base,
+                                    unsigned long long queries) {
+    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
+    float s[T::s_count];
+    unsigned p[C::tile_n / 4];
+    score<C::tile_n>(s, w, base, queries, base + S::k + w.stage.at * S::k_bytes);
+    release(base + S::k_empty + 8 * w.stage.at);
+    const float scale = softmax ? a.alpha * log2e : a.alpha * 0.5f;
+    float shift[2];
+    if (softmax) raise<C::tile_n>(s, w, scale, shift);
+    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    feed<C::tile_n>(s, p, w, scale, shift, base + S::v + w.stage.at * S::v_bytes,
+                    [](float*, int, int) {});
+    if (!S::late) drain(w, base);
+  }
+
+  // Keys [low, high) of [first, end) that some of the rows see; low >= high: none.
+  struct Span {
+    int low, high;
+  };
+  HSTU_DEVICE static Span seen_span(const HopperTile::Rows& keys, int first, int end) {
+    Span r{max_of(first, keys.begin), min_of(end, keys.end)};
+    if (r.low >= r.high) r = {end, first};
+    if (C::targets && !C::cross && first < keys.diagonal_end && end > keys.diagonal_begin) {
+      r.low = min_of(r.low, max_of(first, keys.diagonal_begin));
+      r.high = max_of(r.high, min_of(end, keys.diagonal_end));
+    }
+    return {nvidia::uniform(r.low), nvidia::uniform(r.high)};
+  }
+
+  // What a thread's two rows see.
+  struct Seen {
+    RowKeys keys[2];
+    int row[2];
+    HSTU_DEVICE Seen(unsigned tile, int group) {
+      const SequenceMask mask = mask_of(tile);
+      const int first_row = place_of(tile).first_row + 64 * group;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        row[i] = first_row + T::row(i);
+        keys[i] = row[i] < mask.seqlen_q ? row_keys(features, mask, row[i]) : RowKeys{0, 0, false};
+      }
+    }
+    // Hides what the rows do not see of the keys of elements [from, to), which start at `first`.
+    // `own`: whether a target row's own key may be among them.
+    template <bool own>
+    HSTU_DEVICE void hide(float* s, int from, int to, int first) const {
+      // Only a window, or contextual rows of cross attention, begin elsewhere than at key 0.
+      constexpr bool from_start = !C::local && !(C::cross && C::context);
+      const int lane_key = first + T::key(0);
+#pragma unroll
+      for (int e = from; e < to; ++e) {
+        const int i = T::slot(e), key = lane_key + (T::key(e) - T::key(0));
+        bool sees = from_start ? key < keys[i].end
+                               : static_cast<unsigned>(key - keys[i].begin) <
+                                     static_cast<unsigned>(keys[i].end - keys[i].begin);
+        if (own) sees = sees || (keys[i].diagonal && key == row[i]);
+        if (!sees) s[e] = softmax ? -infinity() : 0.0f;
+      }
+    }
+  };
+
+  // A step of which some row does not see every key.
+  HSTU_DEVICE static void partial_step(const ForwardArguments& a, State& w, unsigned tile,
+                                       char* shared, int before, int group, int step,
+                                       unsigned long long queries, bool& fresh) {
+    constexpr int part = S::part_keys;
+    const unsigned base = nvidia::shared_address(shared);
+    const int from = nvidia::uniform(first_key(steps_of(tile), step));
+    const int seqlen_kv = nvidia::uniform(mask_of(tile).seqlen_kv);
+    const HopperTile::Rows rows = rows_of(tile, group);
+    const Span span = seen_span(rows, from, min_of(from + C::tile_n, seqlen_kv));
+    const bool own =
+        C::targets && !C::cross &&
+        nvidia::uniform(rows.diagonal_end > from && rows.diagonal_begin < from + C::tile_n);
+    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
+    if (span.low >= span.high) {
+      release(base + S::k_empty + 8 * w.stage.at);
+      hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+      release(base + S::v_empty + 8 * w.stage.at);
+      return;
+    }
+    const int skipped = span.low >= from + part ? part : 0;
+    if (part < C::tile_n && span.high - from - skipped <= part)
+      partial_product<part>(a, w, tile, shared, before, group, from + skipped, skipped, seqlen_kv,
+                            own, queries, fresh);
+    else
+      partial_product<C::tile_n>(a, w, tile, shared, before, group, from, 0, seqlen_kv, own,
+                                 queries, fresh);
+  }
+
+  // `count` keys of the stage from `skipped` on; the first of them is the sequence's `first`.
+  template <int count>
+  HSTU_DEVICE static void partial_product(const ForwardArguments& a, State& w, unsigned tile,
+                                          char* shared, int before, int group, int first,
+                                          int skipped, int seqlen_kv, bool own,
+                                          unsigned long long queries, bool& fresh) {
+    const unsigned base = nvidia::shared_address(shared);
+    const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
+    float s[count / 2];
+    unsigned p[count / 4];
+    hopper::define<count / 2>(s);
+    hopper::product_fence();
+    T::template logits<count>(
+        s, queries,
+        hopper::along_k(base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes));
+    if (fresh) {  // meanwhile
+      flush(a, w, base, before, group);
+      begin(w);
+      fresh = false;
+    }
+    const Seen seen(tile, group);
+    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    if (C::jagged && first + count > seqlen_kv)
+      clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
+    hopper::product_wait<0>();
+    hopper::pin<count / 2>(s);
+    release(base + S::k_empty + 8 * w.stage.at);
+    const float scale = softmax ? a.alpha * log2e : a.alpha * 0.5f;
+    float shift[2];
+    if (own) seen.template hide<true>(s, 0, count / 2, first);
+    if (softmax) {
+      if (!own) seen.template hide<false>(s, 0, count / 2, first);
+      raise<count>(s, w, scale, shift);
+    }
+    feed<count>(s, p, w, scale, shift, base + v_at, [&](float* x, int begin, int end) {
+      if (!softmax && !own) seen.template hide<false>(x, begin, end, first);
+    });
+    drain(w, base);
+  }
+
+  // The same with the exact SiLU, in parts.
+  HSTU_DEVICE static void exact_step(const ForwardArguments& a, State& w, unsigned tile,
+                                     char* shared, int group, int step,
+                                     unsigned long long queries) {
+    constexpr int part = S::part_keys;
+    const unsigned base = nvidia::shared_address(shared);
+    const int from = nvidia::uniform(first_key(steps_of(tile), step));
+    const int seqlen_kv = nvidia::uniform(mask_of(tile).seqlen_kv);
+    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
+    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+#pragma unroll 1
+    for (int skipped = C::tile_n - part; skipped >= 0; skipped -= part) {
+      const int first = from + skipped;
+      const Span span = seen_span(rows_of(tile, group), first, min_of(first + part, seqlen_kv));
+      if (span.low >= span.high) continue;
+      float s[part / 2];
+      unsigned p[part / 4];
+      const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
+      score<part>(s, w, base, queries,
+                  base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes);
+      Seen(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
+#pragma unroll
+      for (int e = 0; e < part / 2; ++e) s[e] = silu<true>(s[e], a.alpha * log2e);
+#pragma unroll
+      for (int k = 0; k < part / 4; ++k) p[k] = nvidia::pack<C::dtype>(s[2 * k], s[2 * k + 1]);
+      if (C::jagged && first + part > seqlen_kv) clear_rows(shared + v_at, seqlen_kv - first, part);
+      const unsigned long long v = hopper::along_n(base + v_at, S::panel_bytes);
+      hopper::pin<part / 4>(p);
+      hopper::pin<T::o_count>(w.o);
+      hopper::product_fence();
+#pragma unroll
+      for (int k = 0; k < part / 16; ++k)
+        T::accumulate(w.o, p + 4 * k, v + k * 128, k > 0 || !w.fresh);
+      hopper::product_commit();
+      w.fresh = false;
+      hopper::product_wait<0>();
+      hopper::pin<T::o_count>(w.o);
+    }
+    release(base + S::k_empty + 8 * w.stage.at);
+    release(base + S::v_empty + 8 * w.stage.at);
+  }
+};
+
+template <class C>
+HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
+  using S = HopperShape<C>;
+  char* given = hopper::dynamic_shared();
+  char* shared = given + ((1024 - nvidia::shared_address(given) % 1024) % 1024);
+  const unsigned base = nvidia::shared_address(shared);
+  const int group = nvidia::uniform(nvidia::thread() / 128);
+  if (nvidia::thread() == 0) {
+    hopper::prefetch_map(&arguments.q);
+    hopper::prefetch_map(&arguments.k);
+    hopper::prefetch_map(&arguments.v);
+    for (int i = 0; i < S::q_buffers; ++i) {
+      hopper::barrier_init(base + S::q_full + 8 * i, 1);
+      hopper::barrier_init(base + S::q_empty + 8 * i, 4 * S::warpgroups);
+    }
+    for (int i = 0; i < S::tile_slots; ++i) {
+      hopper::barrier_init(base + S::tile_full + 8 * i, 1);
+      hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + 1);
+    }
+    for (int i = 0; i < S::stages; ++i) {
+      hopper::barrier_init(base + S::k_full + 8 * i, 1);
+      hopper::barrier_init(base + S::k_empty + 8 * i, 4 * S::warpgroups);
+      hopper::barrier_init(base + S::v_full + 8 * i, 1);
+      hopper::barrier_init(base + S::v_empty + 8 * i, 4 * S::warpgroups);
+    }
+    hopper::barrier_init_fence();
+  }
+  nvidia::barrier();
+  if (group == 0) {
+    hopper::give_registers<S::loader_registers>();
+    const int warp = nvidia::uniform(nvidia::thread() / 32);
+    if (warp == 0) {
+      HopperForward<C>::schedule(arguments, shared);
+    } else if (warp == 1 && nvidia::thread() % 32 == 0) {
+      HopperForward<C>::load(arguments, shared);
+    }
+  } else {
+    hopper::take_registers<S::registers>();
+    HopperForward<C>::compute(arguments, shared, group - 1);
+  }
+}
+
+}  // namespace hstu

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile layer for NVIDIA's sm_90a: one warpgroup loads, the others compute 64 query rows each with
+// wgmma. K and V stand in shared memory in panels of 64 columns, rows of 128 bytes, in the copy
+// engine's 128-byte swizzle; head dims that are no multiple of 64 read zeros there.
+#pragma once
+
+#include "base/types.h"
+#include "tile/hopper_machine.h"
+#include "tile/hopper_shape.h"
+#include "tile/hopper_wgmma.h"
+
+namespace hstu {
+
+// Sizes of the workgroup, its shared memory and its registers.
+template <class C>
+struct HopperShape {
+  static constexpr int warpgroups = C::waves / 4 - 1;  // that compute
+  static constexpr int threads = C::waves * 32;
+  static constexpr int row_bytes = 128;                         // of a panel
+  static constexpr int k_steps = ceil_div(C::head_dim_qk, 16);  // of Q K^T
+  static constexpr int v_width = round_up(C::head_dim_v, 32);   // columns of O computed
+  static constexpr int qk_panels = ceil_div(C::head_dim_qk, 64);
+  static constexpr int v_panels = ceil_div(C::head_dim_v, 64);
+  static constexpr int q_panel_bytes = C::tile_m * row_bytes;
+  static constexpr int panel_bytes = C::tile_n * row_bytes;
+  static constexpr int q_bytes = qk_panels * q_panel_bytes;
+  static constexpr int k_bytes = qk_panels * panel_bytes;
+  static constexpr int v_bytes = v_panels * panel_bytes;
+  static constexpr int stages = C::stages;
+  static constexpr int q_buffers = C::q_buffers;
+  static constexpr int tile_slots = kHopperTileSlots;
+
+  // Keys of one product where a mask cuts through: half a step of 128.
+  static constexpr int part_keys = C::tile_n % 64 == 0 ? 64 : C::tile_n;
+  static_assert(C::tile_n <= 2 * part_keys);
+
+  // Offsets in shared memory
+  static constexpr int q = 0;
+  static constexpr int k = q + q_buffers * q_bytes;
+  static constexpr int v = k + stages * k_bytes;
+  static constexpr int tiles = v + stages * v_bytes;
+  static constexpr int tile_bytes = kHopperTileBytes;
+  static constexpr int barriers = tiles + tile_slots * tile_bytes;
+  static constexpr int q_full = barriers;
+  static constexpr int q_empty = q_full + 8 * q_buffers;
+  static constexpr int k_full = q_empty + 8 * q_buffers;
+  static constexpr int k_empty = k_full + 8 * stages;
+  static constexpr int v_full = k_empty + 8 * stages;
+  static constexpr int v_empty = v_full + 8 * stages;
+  static constexpr int tile_full = v_empty + 8 * stages;
+  static constexpr int tile_empty = tile_full + 8 * tile_slots;
+  static constexpr int end = tile_empty + 8 * tile_slots;
+  static_assert(end + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,
+                                                  C::head_dim_v, C::stages, C::q_buffers));
+
+  // Registers a thread: the file's 65536 less what the loading warpgroup keeps.
+  static constexpr int loader_registers = warpgroups == 3 ? 32 : warpgroups == 2 ? 40 : 56;
+  static constexpr int registers = warpgroups == 3 ? 160 : warpgroups == 2 ? 232 : 256 - 16;
+
+  // Whether logits, probabilities and output fit together, so that the products of one step may
+  // still run when those of the next are queued.
+  static constexpr bool late = C::tile_n / 2 + C::tile_n / 4 + v_width / 2 <= registers - 32;
+
+  static_assert(C::tile_m == 64 * warpgroups, "a warpgroup computes 64 rows");
+  static_assert(C::tile_n % 32 == 0 && C::tile_n <= 256, "keys of a step");
+  static_assert(warpgroups >= 1 && warpgroups <= 3);
+};
+
+// One warpgroup's products and its part of the registers.
+template <class C>
+struct HopperTileLayer {
+  using S = HopperShape<C>;
+  static constexpr int s_count = C::tile_n / 2;
+  static constexpr int o_count = S::v_width / 2;
+
+  HSTU_DEVICE static int lane() { return nvidia::thread() % 32; }
+  // Rows of a thread within its warpgroup's 64: row(0) and row(1).
+  HSTU_DEVICE static int row(int slot) {
+    return nvidia::thread() % 128 / 32 * 16 + lane() / 4 + 8 * slot;
+  }
+  HSTU_DEVICE static constexpr int slot(int e) { return e / 2 % 2; }
+  HSTU_DEVICE static int key(int e) { return e / 4 * 8 + lane() % 4 * 2 + e % 2; }
+
+  // s = q . k for `keys` keys; q and k are descriptors of the first 16 head dims.
+  template <int keys>
+  HSTU_DEVICE static void logits(float* s, unsigned long long q, unsigned long long k) {
+#pragma unroll
+    for (int d = 0; d < S::k_steps; ++d) {
+      const unsigned long long step = d % 4 * 2;
+      hopper::Product<keys, C::dtype>::shared(s, q + step + d / 4 * (S::q_panel_bytes >> 4),
+                                              k + step + d / 4 * (S::panel_bytes >> 4), d > 0);
+    }
+    hopper::product_commit();
+  }
+
+  // o = or += p . v for 16 keys; v describes their rows.
+  HSTU_DEVICE static void accumulate(float* o, const unsigned* p, unsigned long long v, int add) {
+    hopper::Product<S::v_width, C::dtype>::registers(o, p, v, add);
+  }
+
+  // Writes o * factor as 16-byte pieces: the four lanes of a row trade words until each holds eight
+  // neighbouring columns; zeros where o was never begun. Rows past `rows` (of the warpgroup's 64)
+  // are left alone.
+  HSTU_DEVICE static void store(const float* o, bool begun, const float (&factor)[2],
+                                unsigned short* to, long long stride, int rows) {
+    const int q = lane() % 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      unsigned short* at = to + row(i) * stride + 8 * q;
+      const bool exists = row(i) < rows;
+#pragma unroll
+      for (int n = 0; n < S::v_width; n += 32) {
+        unsigned w[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float* x = o + (n / 8 + j) * 4 + 2 * i;
+          w[j] = begun ? nvidia::pack<C::dtype>(x[0] * factor[i], x[1] * factor[i]) : 0;
+        }
+        transpose(w, q);
+        if (exists && n + 8 * q < C::head_dim_v)
+          hopper::store_quad(at + n, {w[0], w[1], w[2], w[3]});
+      }
+    }
+  }
+
+ private:
+  // Word j of lane q of four lanes becomes word q of lane j.
+  HSTU_DEVICE static void transpose(unsigned (&w)[4], int q) {
+    const bool odd = q & 1, high = q & 2;
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      const unsigned got = hopper::shuffle_xor(odd ? w[j] : w[j + 1], 1);
+      w[j] = odd ? got : w[j];
+      w[j + 1] = odd ? w[j + 1] : got;
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const unsigned got = hopper::shuffle_xor(high ? w[j] : w[j + 2], 2);
+      w[j] = high ? got : w[j];
+      w[j + 2] = high ? w[j + 2] : got;
+    }
+  }
+};
+
+}  // namespace hstu

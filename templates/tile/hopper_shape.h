@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory of the kernels for sm_90a, for the kernel that lays it out and the plan that asks
+// for it.
+#pragma once
+
+#include "base/types.h"
+
+namespace hstu {
+
+constexpr int kHopperTileSlots = 2;    // described tiles: the one under way and the next
+constexpr int kHopperTileBytes = 192;  // of a description
+
+// Bytes to give at launch: q_buffers query tiles of tile_m rows and `stages` steps of tile_n keys
+// and values, in panels of 64 columns of 128-byte rows; descriptions; barriers of 8 bytes; and room
+// to align the start to 1024.
+HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int head_dim_qk,
+                                                   int head_dim_v, int stages, int q_buffers) {
+  const int qk_panels = ceil_div(head_dim_qk, 64), v_panels = ceil_div(head_dim_v, 64);
+  return q_buffers * tile_m * 128 * qk_panels + stages * tile_n * 128 * (qk_panels + v_panels) +
+         kHopperTileSlots * kHopperTileBytes +
+         8 * (2 * q_buffers + 4 * stages + 2 * kHopperTileSlots) + 1024;
+}
+
+}  // namespace hstu
