@@ -243,7 +243,7 @@ TEST_CASE("the environment page lists every variable, and unknown names warn") {
   REQUIRE(page.code == 0);
   for (const auto& v : hstu::jit::environment_variables())
     CHECK_THAT(page.out, ContainsSubstring(v.name));
-  p.environment["HSTU_JIT_CACHE_DIRR"] = "x";
+  p.environment["HSTU_JIT_CACHE_DIRR"] = std::string("x");
   const Outcome o = p.run({"environment"}, "", false);
   CHECK(o.code == 0);
   CHECK_THAT(o.err, ContainsSubstring("HSTU_JIT_CACHE_DIRR"));
