@@ -264,9 +264,9 @@ TEST_CASE("cuda: every call that fails once gives one clean error and leaks noth
                "cuDeviceTotalMem", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
                "cuCtxGetCurrent", "cuCtxPushCurrent", "cuMemGetInfo", "cuMemAlloc", "cuMemcpyHtoD",
                "cuMemcpyDtoH", "cuMemsetD8", "cuMemsetD8Async", "cuModuleLoadData",
-               "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel", "cuStreamCreate",
-               "cuStreamSynchronize", "cuCtxSynchronize", "cuEventCreate", "cuEventRecord",
-               "cuEventSynchronize", "cuEventElapsedTime", "cuStreamBeginCapture",
+               "cuModuleGetFunction", "cuFuncSetAttribute", "cuFuncLoad", "cuLaunchKernel",
+               "cuStreamCreate", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventCreate",
+               "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamBeginCapture",
                "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch");
   // In destructors these have nobody to tell.
   const bool also_at_the_end =

@@ -385,6 +385,10 @@ FAKE_EXPORT int cuGetErrorString(int code, const char** text) {
 }
 
 #ifndef FAKE_CUDA_OLD
+FAKE_EXPORT int cuFuncLoad(void* function) {
+  if (const int code = enter_in_context("cuFuncLoad")) return code;
+  return functions.count(static_cast<std::string*>(function)) != 0 ? 0 : misused("cuFuncLoad");
+}
 FAKE_EXPORT int cuTensorMapEncodeTiled(void* map, int data_type, uint32_t rank, void* address,
                                        const uint64_t* extents, const uint64_t* strides,
                                        const uint32_t* box, const uint32_t* element_strides,

@@ -34,6 +34,7 @@ struct Driver {
   int (*set_bytes)(void* to, unsigned char byte, size_t bytes) = nullptr;
   int (*set_bytes_async)(void* to, unsigned char byte, size_t bytes, void* stream) = nullptr;
   int (*function_attribute)(void* function, int attribute, int value) = nullptr;
+  int (*function_load)(void* function) = nullptr;  // from CUDA 12.4
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                 void** parameters, void** extra) = nullptr;
@@ -123,9 +124,15 @@ int set_bytes_async(void* to, int byte, size_t bytes, void* stream) {
   return driver().set_bytes_async(to, static_cast<unsigned char>(byte), bytes, stream);
 }
 
+// Also loads the function, which a lazy driver would do in the first launch: one that is captured
+// into a graph may not.
 int set_dynamic_lds(void* function, int bytes) {
   constexpr int kMaxDynamicSharedBytes = 8;
-  return driver().function_attribute(function, kMaxDynamicSharedBytes, bytes);
+  last_call = "cuFuncSetAttribute";
+  const int code = driver().function_attribute(function, kMaxDynamicSharedBytes, bytes);
+  if (code != 0 || driver().function_load == nullptr) return code;
+  last_call = "cuFuncLoad";
+  return driver().function_load(function);
 }
 
 // The one argument goes by its address: the driver knows its size and its place, which the compiler
@@ -155,7 +162,7 @@ const char* error_string(int code) {
   return text.c_str();
 }
 
-constexpr std::array<std::pair<std::string_view, const char*>, 24> kCallNames = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 23> kCallNames = {{
     {"hipInit", "cuInit"},
     {"hipGetDeviceCount", "cuDeviceGetCount"},
     {"hipCtxGetCurrent", "cuCtxGetCurrent"},
@@ -168,7 +175,6 @@ constexpr std::array<std::pair<std::string_view, const char*>, 24> kCallNames = 
     {"hipModuleLoadData", "cuModuleLoadData"},
     {"hipModuleUnload", "cuModuleUnload"},
     {"hipModuleGetFunction", "cuModuleGetFunction"},
-    {"hipFuncSetAttribute", "cuFuncSetAttribute"},
     {"hipModuleLaunchKernel", "cuLaunchKernel"},
     {"hipStreamCreate", "cuStreamCreate"},
     {"hipStreamDestroy", "cuStreamDestroy"},
@@ -220,6 +226,7 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   symbols.required("cuMemsetD8_v2", found->set_bytes);
   symbols.required("cuMemsetD8Async", found->set_bytes_async);
   symbols.required("cuFuncSetAttribute", found->function_attribute);
+  symbols.optional("cuFuncLoad", found->function_load);
   symbols.required("cuLaunchKernel", found->launch);
   symbols.required("cuStreamCreate", found->stream_create);
   symbols.required("cuEventCreate", found->event_create);
