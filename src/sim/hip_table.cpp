@@ -4,76 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <mutex>
-#include <optional>
-#include <shared_mutex>
-#include <unordered_map>
 
-#include "sim/failures.hpp"
+#include "sim/hip_state.hpp"
 #include "sim/launch.hpp"
 
 namespace hstu::jit::sim {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-struct Module {
-  int device = 0;
-  std::shared_ptr<const Code> code;
-};
-struct Function {
-  std::shared_ptr<Module> module;
-  const KernelEntry* kernel = nullptr;
-};
-struct Event {
-  bool recorded = false;
-  Clock::time_point time;
-};
-
-// Handles are numbers that are never used again, so a stale one is known as such.
-template <typename T>
-class Handles {
- public:
-  void* add(std::shared_ptr<T> object) {
-    const uintptr_t handle = next_ += 16;
-    objects_[handle] = std::move(object);
-    return reinterpret_cast<void*>(handle);
-  }
-  std::shared_ptr<T> find(const void* handle) const {
-    const auto at = objects_.find(reinterpret_cast<uintptr_t>(handle));
-    return at == objects_.end() ? nullptr : at->second;
-  }
-  bool remove(const void* handle) {
-    return objects_.erase(reinterpret_cast<uintptr_t>(handle)) > 0;
-  }
-  template <typename Predicate>
-  void remove_if(const Predicate& predicate) {
-    std::erase_if(objects_, [&](const auto& entry) { return predicate(*entry.second); });
-  }
-
- private:
-  uintptr_t next_ = 4096;
-  std::unordered_map<uintptr_t, std::shared_ptr<T>> objects_;
-};
-
-struct Simulator {
-  std::mutex mutex;
-  DeviceMemory memory[16];
-  std::shared_mutex running[16];  // shared by the launches on a device
-  Handles<Module> modules;
-  Handles<Function> functions;
-  Handles<int> streams;
-  Handles<Event> events;
-  Options options;
-};
 Simulator& simulator() {
   static Simulator* s = new Simulator;  // outlives whatever still holds handles at exit
   return *s;
 }
 
-thread_local int current_device = 0;
+namespace {
+
 thread_local LaunchReport thread_report;
 thread_local std::string thread_text;  // of the last error with words of its own
 
@@ -86,16 +30,7 @@ bool known_device(int ordinal) {
   return ordinal >= 0 && ordinal < static_cast<int>(machines().size());
 }
 
-// Null is the default stream. Launches are over when they return, so all are always idle.
-bool known_stream(void* stream) {
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  return stream == nullptr || s.streams.find(stream) != nullptr;
-}
-
-// ---- Entry points. Each begins with the failure a test may have ordered.
-#define HSTU_SIM_ENTRY(name) \
-  if (const int ordered = ordered_failure(name); ordered != 0) return ordered
+// ---- Entry points.
 
 int get_device_count(int* count) {
   HSTU_SIM_ENTRY("get_device_count");
@@ -354,79 +289,6 @@ int module_launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsig
   return kHipErrorLaunchFailure;
 }
 
-int stream_create(void** stream) {
-  HSTU_SIM_ENTRY("stream_create");
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  *stream = s.streams.add(std::make_shared<int>(current_device));
-  return 0;
-}
-
-int stream_destroy(void* stream) {
-  HSTU_SIM_ENTRY("stream_destroy");
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  return s.streams.remove(stream) ? 0 : kHipErrorInvalidHandle;
-}
-
-int stream_synchronize(void* stream) {
-  HSTU_SIM_ENTRY("stream_synchronize");
-  return known_stream(stream) ? 0 : kHipErrorInvalidHandle;
-}
-
-int device_synchronize() {
-  HSTU_SIM_ENTRY("device_synchronize");
-  return 0;
-}
-
-// The event as it is now; nothing for a handle that is none.
-std::optional<Event> find_event(void* event) {
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  const std::shared_ptr<Event> found = s.events.find(event);
-  return found ? std::optional(*found) : std::nullopt;
-}
-
-int event_create(void** event) {
-  HSTU_SIM_ENTRY("event_create");
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  *event = s.events.add(std::make_shared<Event>());
-  return 0;
-}
-
-int event_destroy(void* event) {
-  HSTU_SIM_ENTRY("event_destroy");
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  return s.events.remove(event) ? 0 : kHipErrorInvalidHandle;
-}
-
-int event_record(void* event, void* stream) {
-  HSTU_SIM_ENTRY("event_record");
-  if (!known_stream(stream)) return kHipErrorInvalidHandle;
-  Simulator& s = simulator();
-  const std::lock_guard<std::mutex> lock(s.mutex);
-  const std::shared_ptr<Event> found = s.events.find(event);
-  if (!found) return kHipErrorInvalidHandle;
-  *found = {true, Clock::now()};
-  return 0;
-}
-
-int event_synchronize(void* event) {
-  HSTU_SIM_ENTRY("event_synchronize");
-  return find_event(event) ? 0 : kHipErrorInvalidHandle;
-}
-
-// Times of the host: what simulating took.
-int event_elapsed_time(float* milliseconds, void* from, void* to) {
-  HSTU_SIM_ENTRY("event_elapsed_time");
-  const std::optional<Event> first = find_event(from), second = find_event(to);
-  if (!first || !second || !first->recorded || !second->recorded) return kHipErrorInvalidHandle;
-  *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
-  return 0;
-}
-
 int get_last_error() {
   HSTU_SIM_ENTRY("get_last_error");
   return 0;
@@ -437,7 +299,6 @@ int runtime_get_version(int* version) {
   *version = 60000000;  // the ROCm whose interface this is
   return 0;
 }
-#undef HSTU_SIM_ENTRY
 
 const char* get_error_string(int error) {
   switch (error) {
@@ -487,15 +348,7 @@ std::shared_ptr<const HipApi> simulator_api() {
     table->module_unload = module_unload;
     table->module_get_function = module_get_function;
     table->module_launch_kernel = module_launch_kernel;
-    table->stream_create = stream_create;
-    table->stream_destroy = stream_destroy;
-    table->stream_synchronize = stream_synchronize;
-    table->device_synchronize = device_synchronize;
-    table->event_create = event_create;
-    table->event_destroy = event_destroy;
-    table->event_record = event_record;
-    table->event_synchronize = event_synchronize;
-    table->event_elapsed_time = event_elapsed_time;
+    add_stream_entries(*table);
     table->get_error_string = get_error_string;
     table->get_last_error = get_last_error;
     table->runtime_get_version = runtime_get_version;

@@ -8,7 +8,8 @@
 
 namespace hstu::jit::sim {
 
-std::span<const Opcode> scalar_integer_opcodes();  // arithmetic, logic, comparison, exec masks
+std::span<const Opcode> scalar_integer_opcodes();  // moves, arithmetic, comparison
+std::span<const Opcode> scalar_bit_opcodes();      // logic, shifts, bit fields, execution masks
 std::span<const Opcode> scalar_float_opcodes();    // of gfx11.5 and gfx12
 std::span<const Opcode> scalar_program_opcodes();  // branches, waits, barriers, hardware registers
 

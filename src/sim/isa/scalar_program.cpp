@@ -311,8 +311,8 @@ std::span<const Opcode> scalar_program_opcodes() { return kOpcodes; }
 std::span<const Opcode> scalar_opcodes() {
   static const std::vector<Opcode> all = [] {
     std::vector<Opcode> list;
-    for (const auto part :
-         {scalar_integer_opcodes(), scalar_float_opcodes(), scalar_program_opcodes()}) {
+    for (const auto part : {scalar_integer_opcodes(), scalar_bit_opcodes(), scalar_float_opcodes(),
+                            scalar_program_opcodes()}) {
       list.insert(list.end(), part.begin(), part.end());
     }
     return list;
