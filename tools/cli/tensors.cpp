@@ -27,7 +27,8 @@ size_t available_host_bytes() {
   return pages > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-Status check_memory(const Problem& problem, const Geometry& g, const Device& device) {
+Status check_memory(const Problem& problem, const Geometry& g, const Device& device,
+                    bool inputs_made) {
   // Element counts are below 2^63 / 16 by the spec's limits, so these sums cannot wrap.
   const double inputs =
       2.0 * (static_cast<double>(g.q_elements) + static_cast<double>(g.k_elements) +
@@ -36,7 +37,7 @@ Status check_memory(const Problem& problem, const Geometry& g, const Device& dev
                          (problem.writes_lse() ? 4.0 * static_cast<double>(g.lse_elements) : 0.0);
   const double on_device = inputs + outputs + 2.0 * kGuardBytes + 12.0 * problem.batch;
   // The host keeps the inputs and two copies of the outputs (two launches are compared).
-  double on_host = inputs + 2.0 * outputs;
+  double on_host = (inputs_made ? 0 : inputs) + 2.0 * outputs;
   const bool shared = device.target().vendor == Vendor::cpu;
   if (shared) on_host += on_device;
   const double host = static_cast<double>(available_host_bytes());
@@ -80,10 +81,20 @@ Status DeviceTensors::upload(const void* data, size_t bytes, const void** device
 
 Result<DeviceTensors> DeviceTensors::create(const Problem& problem, const Geometry& g,
                                             Device& device) {
-  if (Status s = check_memory(problem, g, device); !s) return std::move(s).error();
+  if (Status s = check_memory(problem, g, device, false); !s) return std::move(s).error();
   Result<HostTensors> inputs = make_tensors(problem, g);
   if (!inputs) return std::move(inputs).error();
-  DeviceTensors t(device, std::move(*inputs));
+  return create(problem, g, device, std::move(*inputs));
+}
+
+Result<DeviceTensors> DeviceTensors::create(const Problem& problem, const Geometry& g,
+                                            Device& device, HostTensors inputs) {
+  if (inputs.q.size() < static_cast<size_t>(g.q_elements) ||
+      inputs.k.size() < static_cast<size_t>(g.k_elements) ||
+      inputs.v.size() < static_cast<size_t>(g.v_elements))
+    return Error{ErrorKind::kInternal, "the inputs are smaller than the problem", "", ""};
+  if (Status s = check_memory(problem, g, device, true); !s) return std::move(s).error();
+  DeviceTensors t(device, std::move(inputs));
   ForwardArguments& a = t.arguments_;
 
   const void *q = nullptr, *k = nullptr, *v = nullptr, *offsets_q = nullptr, *offsets_kv = nullptr,

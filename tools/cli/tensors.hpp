@@ -26,6 +26,9 @@ class DeviceTensors {
   // Errors: kUnsupported with the bytes needed and the bytes there are.
   static Result<DeviceTensors> create(const Problem& problem, const Geometry& geometry,
                                       Device& device);
+  // The same with inputs somebody else made, laid out by the geometry.
+  static Result<DeviceTensors> create(const Problem& problem, const Geometry& geometry,
+                                      Device& device, HostTensors inputs);
 
   const HostTensors& inputs() const { return inputs_; }
   ForwardArguments arguments() const { return arguments_; }
