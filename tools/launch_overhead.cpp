@@ -81,8 +81,8 @@ class BareKernel {
   }
 
   // The context is the calling thread's current one as long as this object lives.
-  void allow_dynamic_lds(int bytes) const {
-    if (api_->set_dynamic_lds != nullptr) api_->set_dynamic_lds(function_, bytes);
+  void allow_lds(int bytes) const {
+    if (api_->set_lds_total != nullptr) api_->set_lds_total(function_, bytes);
   }
   bool operator()(const LaunchGrid& grid, const std::vector<char>& arguments, void* stream) const {
     size_t size = arguments.size();
@@ -241,7 +241,7 @@ Status run(const Options& o) {
 
   Result<std::unique_ptr<BareKernel>> bare = BareKernel::load(name, object, plan.entry);
   if (!bare) return std::move(bare).error();
-  (*bare)->allow_dynamic_lds(plan.launch.dynamic_lds_bytes);
+  (*bare)->allow_lds((*device)->target().lds_bytes);
   std::vector<Layer> layers;
   layers.push_back({name.rfind("cuda:", 0) == 0 ? "cuLaunchKernel" : "hipModuleLaunchKernel",
                     [&] { return (**bare)(grid, bytes, *stream); },

@@ -36,8 +36,8 @@ struct HipApi {
   int (*get_context)(void** context) = nullptr;  // null when the thread has none
   int (*push_context)(void* context) = nullptr;
   int (*pop_context)(void** context) = nullptr;
-  // Lets launches of a function ask for so much dynamic LDS.
-  int (*set_dynamic_lds)(void* function, int bytes) = nullptr;
+  // Lets launches of a function ask for dynamic LDS up to a total with what it declares.
+  int (*set_lds_total)(void* function, int bytes) = nullptr;
   // cuTensorMapEncodeTiled; null below CUDA 12.
   int (*tensor_map_encode)(void* map, int data_type, uint32_t rank, void* address,
                            const uint64_t* extents, const uint64_t* strides, const uint32_t* box,

@@ -250,6 +250,7 @@ TEST_CASE("cuda: an object for another device is refused with both names", "[cud
     refused("nonsense", "not an ELF file");
     CHECK(fake.state->modules == 0);
     // Where the driver keeps nothing, all of the section is the kernel's.
+    fake.state->static_shared = 2048;
     CHECK((*device)->load(make_cubin(80, false, {"attention", {{0, 8}}, 2048}), "attention").ok());
     CHECK(fake.state->dynamic_shared_limit == 166912 - 2048);
     CHECK((*device)->load(make_cubin(80, false, {}), "attention").ok());
@@ -264,10 +265,10 @@ TEST_CASE("cuda: every call that fails once gives one clean error and leaks noth
                "cuDeviceTotalMem", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
                "cuCtxGetCurrent", "cuCtxPushCurrent", "cuMemGetInfo", "cuMemAlloc", "cuMemcpyHtoD",
                "cuMemcpyDtoH", "cuMemsetD8", "cuMemsetD8Async", "cuModuleLoadData",
-               "cuModuleGetFunction", "cuFuncSetAttribute", "cuFuncLoad", "cuLaunchKernel",
-               "cuStreamCreate", "cuStreamSynchronize", "cuCtxSynchronize", "cuEventCreate",
-               "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamBeginCapture",
-               "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch");
+               "cuModuleGetFunction", "cuFuncGetAttribute", "cuFuncSetAttribute", "cuFuncLoad",
+               "cuLaunchKernel", "cuStreamCreate", "cuStreamSynchronize", "cuCtxSynchronize",
+               "cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime",
+               "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch");
   // In destructors these have nobody to tell.
   const bool also_at_the_end =
       call == "cuCtxGetCurrent" || call == "cuCtxPushCurrent" || call == "cuDeviceGet";

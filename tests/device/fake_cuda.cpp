@@ -230,6 +230,13 @@ FAKE_EXPORT int cuMemcpyDtoH_v2(void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
   return 0;
 }
+FAKE_EXPORT int cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t bytes, void* stream) {
+  if (const int code = enter_in_context("cuMemcpyDtoDAsync")) return code;
+  if (!inside(to, bytes) || !inside(from, bytes) || !known_stream(stream))
+    return misused("cuMemcpyDtoDAsync");
+  std::memcpy(to, from, bytes);
+  return 0;
+}
 FAKE_EXPORT int cuMemsetD8_v2(void* to, unsigned char byte, size_t bytes) {
   if (const int code = enter_in_context("cuMemsetD8")) return code;
   if (!inside(to, bytes)) return misused("cuMemsetD8");
@@ -275,10 +282,18 @@ FAKE_EXPORT int cuModuleGetFunction(void** function, void* handle, const char* n
   *function = made;
   return 0;
 }
+FAKE_EXPORT int cuFuncGetAttribute(int* value, int attribute, void* function) {
+  if (const int code = enter_in_context("cuFuncGetAttribute")) return code;
+  if (functions.count(static_cast<std::string*>(function)) == 0 || attribute != 1) {
+    return misused("cuFuncGetAttribute");
+  }
+  *value = state.static_shared;
+  return 0;
+}
 FAKE_EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
   if (const int code = enter_in_context("cuFuncSetAttribute")) return code;
   if (functions.count(static_cast<std::string*>(function)) == 0 || attribute != 8 || value < 0 ||
-      value > state.devices[current()->device].shared_bytes) {
+      value > state.devices[current()->device].shared_bytes - state.static_shared) {
     return misused("cuFuncSetAttribute");
   }
   state.dynamic_shared_limit = value;

@@ -46,6 +46,7 @@ struct FakeCudaState {
   std::vector<std::string> calls;
   std::vector<FakeCudaLaunch> launches;
   std::vector<FakeTensorMap> tensor_maps;
+  int static_shared = 256;       // what functions are said to declare
   int dynamic_shared_limit = 0;  // of the last function it was set for
   int retains = 0, releases = 0;
   int allocations = 0, frees = 0, modules = 0, unloads = 0;

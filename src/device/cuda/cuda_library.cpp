@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -33,7 +34,8 @@ struct Driver {
   int (*copy_out)(void* to, const void* from, size_t bytes) = nullptr;
   int (*set_bytes)(void* to, unsigned char byte, size_t bytes) = nullptr;
   int (*set_bytes_async)(void* to, unsigned char byte, size_t bytes, void* stream) = nullptr;
-  int (*function_attribute)(void* function, int attribute, int value) = nullptr;
+  int (*function_ask)(int* value, int attribute, void* function) = nullptr;
+  int (*function_set)(void* function, int attribute, int value) = nullptr;
   int (*function_load)(void* function) = nullptr;  // from CUDA 12.4
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
@@ -126,10 +128,14 @@ int set_bytes_async(void* to, int byte, size_t bytes, void* stream) {
 
 // Also loads the function, which a lazy driver would do in the first launch: one that is captured
 // into a graph may not.
-int set_dynamic_lds(void* function, int bytes) {
-  constexpr int kMaxDynamicSharedBytes = 8;
+int set_lds_total(void* function, int bytes) {
+  constexpr int kStaticSharedBytes = 1, kMaxDynamicSharedBytes = 8;
+  int declared = 0;
+  last_call = "cuFuncGetAttribute";
+  if (const int code = driver().function_ask(&declared, kStaticSharedBytes, function)) return code;
   last_call = "cuFuncSetAttribute";
-  const int code = driver().function_attribute(function, kMaxDynamicSharedBytes, bytes);
+  const int dynamic = std::max(bytes - declared, 0);
+  const int code = driver().function_set(function, kMaxDynamicSharedBytes, dynamic);
   if (code != 0 || driver().function_load == nullptr) return code;
   last_call = "cuFuncLoad";
   return driver().function_load(function);
@@ -225,7 +231,8 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   symbols.required("cuMemcpyDtoH_v2", found->copy_out);
   symbols.required("cuMemsetD8_v2", found->set_bytes);
   symbols.required("cuMemsetD8Async", found->set_bytes_async);
-  symbols.required("cuFuncSetAttribute", found->function_attribute);
+  symbols.required("cuFuncGetAttribute", found->function_ask);
+  symbols.required("cuFuncSetAttribute", found->function_set);
   symbols.optional("cuFuncLoad", found->function_load);
   symbols.required("cuLaunchKernel", found->launch);
   symbols.required("cuStreamCreate", found->stream_create);
@@ -274,7 +281,7 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   api->memcpy = copy;
   api->memset = set_bytes;
   api->memset_async = set_bytes_async;
-  api->set_dynamic_lds = set_dynamic_lds;
+  api->set_lds_total = set_lds_total;
   api->module_launch_kernel = launch;
   api->stream_create = stream_create;
   api->event_create = event_create;

@@ -292,12 +292,10 @@ Result<std::unique_ptr<DeviceKernel>> HipDevice::load(std::string_view object,
       "hipModuleGetFunction",
       context_->api->module_get_function(&kernel->function, kernel->module, entry.c_str()));
   if (!status) return std::move(status).error();
-  if (context_->api->set_dynamic_lds != nullptr) {
+  if (context_->api->set_lds_total != nullptr) {
     // Once and for the largest launch there can be, so that a launch is one call.
-    const int64_t most = target_.lds_bytes - own_lds_bytes(kernel->info);
     status = context_->check("hipFuncSetAttribute",
-                             context_->api->set_dynamic_lds(
-                                 kernel->function, static_cast<int>(std::max<int64_t>(most, 0))));
+                             context_->api->set_lds_total(kernel->function, target_.lds_bytes));
     if (!status) return std::move(status).error();
   }
   return std::unique_ptr<DeviceKernel>(std::move(kernel));
