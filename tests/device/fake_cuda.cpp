@@ -409,7 +409,7 @@ FAKE_EXPORT int cuTensorMapEncodeTiled(void* map, int data_type, uint32_t rank, 
                                        const uint32_t* box, const uint32_t* element_strides,
                                        int interleave, int swizzle, int l2_promotion,
                                        int out_of_bounds) {
-  if (const int code = enter("cuTensorMapEncodeTiled")) return code;
+  if (const int code = enter_in_context("cuTensorMapEncodeTiled")) return code;
   if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || interleave != 0 || out_of_bounds != 0 ||
       rank < 1 || rank > 5) {
     return misused("cuTensorMapEncodeTiled");
