@@ -365,8 +365,6 @@ Status HipDevice::encode_tensor_map(const TensorMapShape& shape, void* map) {
   };
   const CurrentDevice current(*context_);  // the driver asks the context what the device can do
   if (!current.status()) return current.status();
-  const CurrentDevice current(*context_);
-  if (!current.status()) return current.status();
   constexpr int kFp16 = 6, kBf16 = 9;
   const uint32_t ones[5] = {1, 1, 1, 1, 1};
   const int code = api.tensor_map_encode(
