@@ -2,6 +2,7 @@
 // The library through its public headers only.
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <hstu_jit/hstu_jit.hpp>
@@ -134,4 +135,46 @@ TEST_CASE("wrong calls are refused with a reason") {
   hstu_engine_destroy(nullptr);
   hstu_kernel_release(nullptr);
   hstu_error_free(nullptr);
+}
+
+// Against a driver that computes nothing: what a copy-engine kernel has to be told.
+TEST_CASE("jagged calls of a Hopper kernel say how many tokens there are") {
+  setenv("HSTU_JIT_CUDA", HSTU_FAKE_CUDA, 1);
+  hstu_options options = cpu_options();
+  options.device = "cuda:0";
+  hstu::jit::api::Engine engine(options);
+  hstu_kernel* kernel = nullptr;
+  hstu_error* error = nullptr;
+  const std::string spec =
+      R"({"op": "hstu_attention", "heads": 2, "head_dim_qk": 64, "uih_lengths": [200, 70]})";
+  const hstu_status prepared =
+      hstu_prepare(engine.get(), spec.data(), spec.size(), &kernel, &error);
+  unsetenv("HSTU_JIT_CUDA");
+  if (prepared == HSTU_E_COMPILE) {
+    INFO(hstu_error_message(error));
+    CHECK(std::string(hstu_error_message(error)).find("NVRTC") != std::string::npos);
+    hstu_error_free(error);
+    std::printf("SKIPPED: launches of a Hopper kernel: no NVRTC\n");
+    return;
+  }
+  REQUIRE(prepared == HSTU_OK);
+  alignas(16) static uint16_t tensor[8];  // its address is all that is looked at
+  int32_t offsets[3] = {0, 200, 270};
+  hstu_forward call{};
+  call.size = sizeof call;
+  call.q = call.k = call.v = tensor;
+  call.o = tensor;
+  call.seq_offsets_q = offsets;
+  call.mask.attn_scale = 1;
+  call.batch = call.heads = 2;
+  call.seqlen_q = call.seqlen_kv = 200;
+  CHECK(hstu_launch(kernel, &call, nullptr, &error) == HSTU_E_ARGUMENT);
+  REQUIRE(error != nullptr);
+  CHECK(std::string(hstu_error_message(error)).find("tokens_q") != std::string::npos);
+  hstu_error_free(error);
+  call.tokens_q = 270;
+  CHECK(hstu_launch(kernel, &call, nullptr, nullptr) == HSTU_OK);
+  call.batch = 0;
+  CHECK(hstu_launch(kernel, &call, nullptr, nullptr) == HSTU_OK);
+  hstu_kernel_release(kernel);
 }
