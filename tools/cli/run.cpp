@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/job.hpp"
+#include "cli/simulation.hpp"
 
 namespace hstu::jit::cli {
 namespace {
@@ -90,8 +91,10 @@ void print_table(const JobReport& r) {
   line("source", kernel_line(r));
   if (!r.cache_note.empty()) line("cache", r.cache_note);
   if (r.run_ms.runs > 0 && r.simulated)
-    line("simulated", fmt::format("in {:.4g} ms of this host, median of {}: not a GPU's time",
-                                  r.run_ms.median, r.run_ms.runs));
+    line("simulated", fmt::format("in {} of this host, median of {}: not a GPU's time",
+                                  r.run_ms.median < 1e4 ? fmt::format("{:.4g} ms", r.run_ms.median)
+                                                        : duration_text(r.run_ms.median / 1e3),
+                                  r.run_ms.runs));
   else if (r.run_ms.runs > 0)
     line("time", fmt::format("{:.4g} ms median of {} (p10 {:.4g}, p90 {:.4g})", r.run_ms.median,
                              r.run_ms.runs, r.run_ms.p10, r.run_ms.p90));
