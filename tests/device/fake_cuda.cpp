@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <set>
 
@@ -43,6 +44,7 @@ FakeCudaState initial_state() {
 FakeCudaState state = initial_state();
 bool initialized = false;
 std::map<int, Context> primary;
+std::list<Context> others;
 std::map<char*, std::pair<size_t, Context*>> memory;
 std::set<Module*> modules;
 std::map<std::string*, Module*> functions;
@@ -97,7 +99,9 @@ bool known_stream(void* stream) {
 }  // namespace
 
 FAKE_EXPORT FakeCudaState* fake_cuda_state() { return &state; }
-FAKE_EXPORT void* fake_cuda_new_context(int device) { return new Context{device, 1}; }
+FAKE_EXPORT void* fake_cuda_new_context(int device) {
+  return &others.emplace_back(Context{device, 1});
+}
 FAKE_EXPORT void* fake_cuda_primary(int device) { return &primary[device]; }
 
 FAKE_EXPORT int cuInit(unsigned flags) {

@@ -23,6 +23,9 @@ std::map<char*, size_t> memory;
 std::set<Module*> modules;
 std::map<std::string*, Module*> functions;
 std::set<int*> streams, events;
+using Graph = std::vector<FakeHipLaunch>;
+std::map<void*, Graph*> capturing;  // by stream
+std::set<Graph*> graphs, executables;
 
 // Notes the call; the code it has to fail with, or 0.
 int enter(const char* call) {
@@ -193,7 +196,8 @@ FAKE_EXPORT int hipModuleLaunchKernel(void* handle, unsigned gx, unsigned gy, un
     if (*extra == reinterpret_cast<void*>(2)) size = *static_cast<size_t*>(extra[1]);
   }
   launch.arguments.assign(bytes, size);
-  state.launches.push_back(launch);
+  const auto captured = capturing.find(stream);
+  (captured == capturing.end() ? state.launches : *captured->second).push_back(launch);
   return 0;
 }
 FAKE_EXPORT int hipStreamCreate(void** stream) {
@@ -244,6 +248,53 @@ FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* from, void* to) {
   if (const int code = enter("hipEventElapsedTime")) return code;
   *milliseconds = static_cast<float>(*static_cast<int*>(to) - *static_cast<int*>(from));
   return 0;
+}
+FAKE_EXPORT int hipStreamBeginCapture(void* stream, int mode) {
+  if (const int code = enter("hipStreamBeginCapture")) return code;
+  if (stream == nullptr || !known_stream(stream) || mode < 0 || mode > 2 ||
+      capturing.count(stream) != 0) {
+    return misused("hipStreamBeginCapture");
+  }
+  capturing[stream] = *graphs.insert(new Graph).first;
+  return 0;
+}
+FAKE_EXPORT int hipStreamIsCapturing(void* stream, int* status) {
+  if (const int code = enter("hipStreamIsCapturing")) return code;
+  *status = static_cast<int>(capturing.count(stream));
+  return 0;
+}
+FAKE_EXPORT int hipStreamEndCapture(void* stream, void** graph) {
+  if (const int code = enter("hipStreamEndCapture")) return code;
+  const auto found = capturing.find(stream);
+  if (found == capturing.end()) return misused("hipStreamEndCapture");
+  *graph = found->second;
+  capturing.erase(found);
+  return 0;
+}
+FAKE_EXPORT int hipGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  if (const int code = enter("hipGraphInstantiate")) return code;
+  if (graphs.count(static_cast<Graph*>(graph)) == 0) return misused("hipGraphInstantiate");
+  *executable = *executables.insert(new Graph(*static_cast<Graph*>(graph))).first;
+  return 0;
+}
+FAKE_EXPORT int hipGraphLaunch(void* executable, void* stream) {
+  if (const int code = enter("hipGraphLaunch")) return code;
+  const auto found = executables.find(static_cast<Graph*>(executable));
+  if (found == executables.end() || !known_stream(stream)) return misused("hipGraphLaunch");
+  state.launches.insert(state.launches.end(), (*found)->begin(), (*found)->end());
+  return 0;
+}
+FAKE_EXPORT int hipGraphDestroy(void* graph) {
+  if (graphs.erase(static_cast<Graph*>(graph)) == 0) return misused("hipGraphDestroy");
+  delete static_cast<Graph*>(graph);
+  return enter("hipGraphDestroy");
+}
+FAKE_EXPORT int hipGraphExecDestroy(void* executable) {
+  if (executables.erase(static_cast<Graph*>(executable)) == 0) {
+    return misused("hipGraphExecDestroy");
+  }
+  delete static_cast<Graph*>(executable);
+  return enter("hipGraphExecDestroy");
 }
 FAKE_EXPORT const char* hipGetErrorString(int code) {
   switch (code) {

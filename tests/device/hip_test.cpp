@@ -310,3 +310,26 @@ TEST_CASE("hip: a kernel that faults is a failed run, other failures are the dev
     CHECK(kernel.error().kind == kind);
   }
 }
+
+TEST_CASE("A captured launch runs when its graph does, as often as it does", "[hip]") {
+  FakeRuntime fake;
+  {
+    auto device = open_device("hip");
+    REQUIRE(device.ok());
+    auto kernel = (*device)->load(object_for_gfx90a(), "attention");
+    auto stream = (*device)->create_stream();
+    REQUIRE((kernel.ok() && stream.ok()));
+    CHECK_FALSE(*(*device)->capturing(*stream));
+    REQUIRE((*device)->begin_capture(*stream).ok());
+    CHECK(*(*device)->capturing(*stream));
+    const Arguments arguments{nullptr, 3, 1};
+    REQUIRE((*device)->launch(**kernel, {5, 256, 0}, &arguments, sizeof arguments, *stream).ok());
+    auto graph = (*device)->end_capture(*stream);
+    REQUIRE(graph.ok());
+    CHECK(fake.state->launches.empty());
+    for (int i = 0; i < 3; ++i) REQUIRE((*device)->launch(**graph, *stream).ok());
+    CHECK(fake.state->launches.size() == 3);
+    (*device)->destroy_stream(*stream);
+  }
+  fake.check_balance();
+}
