@@ -5,8 +5,7 @@
 //
 // A step is fed in slices: S = Q K^T as one product, then the activation of 16 keys at a time, each
 // followed by its part of O += P V. The next step's Q K^T queues behind those products, so one wait
-// covers both and the matrix unit never drains; at a tile's end its output is written while the
-// first product of the next tile runs.
+// covers both and the matrix unit never drains.
 #pragma once
 
 #include "attention/arguments.h"
@@ -256,9 +255,8 @@ struct HopperForward {
     float o[T::o_count];
     float row_max[2], row_sum[2];  // softmax; of log2-scaled logits
     Ring<S::stages> stage;
-    int held;        // V stage that products under way still read, or -1
-    bool unwritten;  // o is of the tile before, finished
-    bool fresh;      // no key of the tile was seen yet: o is to be started, not added to
+    int held;    // V stage that products under way still read, or -1
+    bool fresh;  // no key of the tile was seen yet: o is to be started, not added to
   };
 
   // Every warp gives back a buffer for itself, so none falls a round behind.
@@ -274,7 +272,8 @@ struct HopperForward {
     w.held = -1;
   }
 
-  HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned tile, int group) {
+  HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned tile, int group,
+                                unsigned q_at) {
     const HopperTile::Place place = place_of(tile);
     const long long batch = place.batch, head = place.head;
     const int row = place.first_row + 64 * group;
@@ -296,9 +295,14 @@ struct HopperForward {
         }
       }
     }
-    T::store(w.o, !w.fresh, factor,
-             a.o + batch * a.o_strides.batch + token * a.o_strides.seq + head * a.o_strides.head,
-             a.o_strides.seq, rows);
+    unsigned short* to =
+        a.o + batch * a.o_strides.batch + token * a.o_strides.seq + head * a.o_strides.head;
+    if (S::staged)
+      T::store_staged(w.o, !w.fresh, factor,
+                      q_at + (group * 64 + hopper::thread_again() % 128 / 32 * 16) * S::row_bytes,
+                      to, a.o_strides.seq, rows);
+    else
+      T::store(w.o, !w.fresh, factor, to, a.o_strides.seq, rows);
   }
 
   // silu(alpha x). Exact takes scale = alpha log2(e); the approximate one, off by 1e-5 at most,
@@ -382,7 +386,6 @@ struct HopperForward {
     const unsigned base = nvidia::shared_address(shared);
     State w;
     w.held = -1;
-    w.unwritten = false;
     Ring<S::q_buffers> q;
     Ring<S::tile_slots> slot;
     for (;; q.advance(), slot.advance()) {
@@ -400,36 +403,30 @@ struct HopperForward {
       // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may all
       // lie far below zero.
       const bool few = !softmax && nvidia::uniform(rows.few);
-      bool fresh = true;  // the output of the tile before is still in w.o, maybe unwritten
+      begin(w);
       for (int step = 0; step < steps;) {
-        const bool full = any_full && step == full_first;
-        const bool masked = !full && !few;
-        if (fresh && !masked) {
-          flush(a, w, base, 1 - slot.at, group);
-          begin(w);
-          fresh = false;
-        }
-        if (full) {
+        if (any_full && step == full_first) {
           for (; step < full_end; ++step, w.stage.advance()) full_step(a, w, base, queries);
           drain(w, base);
           continue;
         }
-        if (masked)
-          partial_step(a, w, tile, shared, 1 - slot.at, group, step, queries, fresh);
-        else
+        if (few)
           exact_step(a, w, tile, shared, group, step, queries);
+        else
+          partial_step(a, w, tile, shared, group, step, queries);
         ++step;
         w.stage.advance();
       }
-      if (fresh) {
-        flush(a, w, base, 1 - slot.at, group);
-        begin(w);
-      }
       // Every product with these queries is done.
-      release(base + S::q_empty + 8 * q.at);
-      w.unwritten = true;
+      const unsigned q_empty = base + S::q_empty + 8 * q.at;
+      if (!S::staged) release(q_empty);
+      write(a, w, tile, group, base + S::q + q.at * S::q_bytes);
+      if (S::staged) {
+        hopper::proxy_fence();
+        release(q_empty);
+      }
+      release(base + S::tile_empty + 8 * slot.at);
     }
-    flush(a, w, base, 1 - slot.at, group);
   }
 
   // Starts a new output.
@@ -441,16 +438,6 @@ struct HopperForward {
       w.row_sum[0] = w.row_sum[1] = 0.0f;
     }
   }
-  // Writes the output of the tile before, once, and gives back its description.
-  HSTU_DEVICE static void flush(const ForwardArguments& a, State& w, unsigned base, int slot,
-                                int group) {
-    if (!w.unwritten) return;
-    write(a, w, tile_at(base, slot), group);
-    w.unwritten = false;
-    hopper::warp_barrier();
-    release(base + S::tile_empty + 8 * slot);
-  }
-
   // Multiplies queries with `count` keys at `k`; then all earlier products are done too.
   template <int count>
   HSTU_DEVICE static void score(float (&s)[count / 2], State& w, unsigned base,
@@ -555,8 +542,8 @@ struct HopperForward {
 
   // A step of which some row does not see every key.
   HSTU_DEVICE static void partial_step(const ForwardArguments& a, State& w, unsigned tile,
-                                       char* shared, int before, int group, int step,
-                                       unsigned long long queries, bool& fresh) {
+                                       char* shared, int group, int step,
+                                       unsigned long long queries) {
     constexpr int part = S::part_keys;
     const unsigned base = nvidia::shared_address(shared);
     const int from = nvidia::uniform(first_key(steps_of(tile), step));
@@ -575,19 +562,17 @@ struct HopperForward {
     }
     const int skipped = span.low >= from + part ? part : 0;
     if (part < C::tile_n && span.high - from - skipped <= part)
-      partial_product<part>(a, w, tile, shared, before, group, from + skipped, skipped, seqlen_kv,
-                            own, queries, fresh);
+      partial_product<part>(a, w, tile, shared, group, from + skipped, skipped, seqlen_kv, own,
+                            queries);
     else
-      partial_product<C::tile_n>(a, w, tile, shared, before, group, from, 0, seqlen_kv, own,
-                                 queries, fresh);
+      partial_product<C::tile_n>(a, w, tile, shared, group, from, 0, seqlen_kv, own, queries);
   }
 
   // `count` keys of the stage from `skipped` on; the first of them is the sequence's `first`.
   template <int count>
   HSTU_DEVICE static void partial_product(const ForwardArguments& a, State& w, unsigned tile,
-                                          char* shared, int before, int group, int first,
-                                          int skipped, int seqlen_kv, bool own,
-                                          unsigned long long queries, bool& fresh) {
+                                          char* shared, int group, int first, int skipped,
+                                          int seqlen_kv, bool own, unsigned long long queries) {
     const unsigned base = nvidia::shared_address(shared);
     const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
     float s[count / 2];
@@ -597,11 +582,6 @@ struct HopperForward {
     T::template logits<count>(
         s, queries,
         hopper::along_k(base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes));
-    if (fresh) {  // meanwhile
-      flush(a, w, base, before, group);
-      begin(w);
-      fresh = false;
-    }
     const Seen seen(tile, group);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     if (C::jagged && first + count > seqlen_kv)

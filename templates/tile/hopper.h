@@ -53,6 +53,10 @@ struct HopperShape {
   static_assert(end + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,
                                                   C::head_dim_v, C::stages, C::q_buffers));
 
+  // Whether a finished tile's output goes through the memory of its queries: not where the next
+  // tile's queries wait for that memory.
+  static constexpr bool staged = q_buffers > 1 && v_panels <= qk_panels;
+
   // Registers a thread: the file's 65536 less what the loading warpgroup keeps.
   static constexpr int loader_registers = warpgroups == 3 ? 32 : warpgroups == 2 ? 40 : 56;
   static constexpr int registers = warpgroups == 3 ? 160 : warpgroups == 2 ? 232 : 256 - 16;
@@ -120,6 +124,40 @@ struct HopperTileLayer {
         if (exists && n + 8 * q < C::head_dim_v)
           hopper::store_quad(at + n, {w[0], w[1], w[2], w[3]});
       }
+    }
+  }
+
+  // The same by way of shared memory: `staging` is where this warp's 16 rows of a tile in panels
+  // begin, which nobody else reads or writes now.
+  HSTU_DEVICE static void store_staged(const float* o, bool begun, const float (&factor)[2],
+                                       unsigned staging, unsigned short* to, long long stride,
+                                       int rows) {
+    constexpr int chunks = C::head_dim_v / 8;  // of 16 bytes
+    const int lane = hopper::lane_again();     // no address is worth a register over the main loop
+    const auto place = [&](int row, int chunk) {
+      return staging + chunk / 8 * S::q_panel_bytes + row * S::row_bytes +
+             ((chunk % 8 ^ row % 8) * 16);
+    };
+    const int row = lane % 16, column = lane / 16;  // of the matrices this lane names
+#pragma unroll
+    for (int j = 0; j < S::v_width / 8; j += 2) {
+      unsigned w[4];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const float* x = o + (j + m / 2) * 4 + m % 2 * 2;
+        w[m] = begun ? nvidia::pack<C::dtype>(x[0] * factor[m % 2], x[1] * factor[m % 2]) : 0;
+      }
+      hopper::store_matrices(place(row, j + column), w);
+    }
+    hopper::warp_barrier();
+    const int warp_row = hopper::thread_again() % 128 / 32 * 16;
+    rows -= warp_row;
+    to += warp_row * stride;
+#pragma unroll
+    for (int i = 0; i < ceil_div(16 * chunks, 32); ++i) {
+      const int index = i * 32 + lane, r = index / chunks, chunk = index % chunks;
+      if (r < rows && (16 * chunks % 32 == 0 || r < 16))
+        hopper::store_quad(to + r * stride + chunk * 8, nvidia::load_shared(place(r, chunk)));
     }
   }
 

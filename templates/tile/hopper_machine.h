@@ -118,6 +118,13 @@ HSTU_DEVICE float tanh(float x) {
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Read anew each time, so that nothing worked out from it is kept for later.
+HSTU_DEVICE int thread_again() {
+  int x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+HSTU_DEVICE int lane_again() { return thread_again() % 32; }
 HSTU_DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 HSTU_DEVICE int sum_of_lanes(int x) { return __reduce_add_sync(0xffffffffu, x); }
 HSTU_DEVICE int max_of_lanes(int x) { return __reduce_max_sync(0xffffffffu, x); }
@@ -132,6 +139,13 @@ HSTU_DEVICE void warp_barrier() { __syncwarp(); }
 HSTU_DEVICE int blocks() { return static_cast<int>(gridDim.x); }
 HSTU_DEVICE unsigned add_to(unsigned* counter, unsigned x) { return atomicAdd(counter, x); }
 HSTU_DEVICE void device_fence() { __threadfence(); }
+// Four 8x8 matrices of 16-bit values to shared memory: lane 8m + r names the address of row r of
+// matrix m; y[m] holds row lane / 4, columns 2 (lane % 4) and the next.
+HSTU_DEVICE void store_matrices(unsigned row, const unsigned (&y)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+               "r"(y[0]), "r"(y[1]), "r"(y[2]), "r"(y[3])
+               : "memory");
+}
 HSTU_DEVICE void store_quad(unsigned short* to, const nvidia::Quad& q) {
   *reinterpret_cast<uint4*>(to) = {q.x, q.y, q.z, q.w};
 }
