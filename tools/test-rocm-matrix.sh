@@ -3,8 +3,10 @@
 # Compiles every kernel with each ROCm version there is for Debian, inspects the objects (spills,
 # scratch, matrix instructions), and executes them in simulation against the reference. Newer
 # versions live in folders of their own that are made on the first run (root; 1 GB each).
-# Usage: tools/test-rocm-matrix.sh [--compile-only] [--only VERSION] [--target T] [--jobs N]
-#   --compile-only   no simulation and no kernel table
+# Usage: tools/test-rocm-matrix.sh [--parts LIST] [--only VERSION] [--target T] [--jobs N]
+#   --compile-only   the same as --parts compile
+#   --parts LIST     some of compile,table,specs: compile and inspect all kernels, the kernel table,
+#                    the spec files in simulation; a whole run takes hours, its parts less
 #   --only VERSION   5.2.3 (this system), 5.7.1 (Debian trixie) or 6.4.3 (Debian sid)
 #   --target T       only this target, e.g. gfx950
 #   --chroots DIR    where the other systems are or will be; default /opt/hstu-rocm
@@ -17,16 +19,17 @@ rows="5.2.3|here|gfx908 gfx90a
 5.7.1|trixie|gfx90a gfx942 gfx1100
 6.4.3|sid|gfx90a gfx942 gfx950 gfx1100 gfx1201"
 
-simulate=1 only="" only_target="" chroots=/opt/hstu-rocm jobs=$(nproc) stride=1 limit=3600
+parts=compile,table,specs only="" only_target="" chroots=/opt/hstu-rocm jobs=$(nproc) stride=1 limit=3600
 while [ $# -gt 0 ]; do
   case "$1" in
-    --compile-only) simulate=0; shift; continue ;;
-    -h | --help) sed -n '3,13p' "$0" | cut -c3-; exit 0 ;;
-    --only | --target | --chroots | --jobs | --stride | --limit) ;;
+    --compile-only) parts=compile; shift; continue ;;
+    -h | --help) sed -n '3,15p' "$0" | cut -c3-; exit 0 ;;
+    --parts | --only | --target | --chroots | --jobs | --stride | --limit) ;;
     *) echo "unknown option $1; see --help" >&2; exit 2 ;;
   esac
   [ $# -ge 2 ] || { echo "$1 needs a value; see --help" >&2; exit 2; }
   case "$1" in
+    --parts) parts=$2 ;;
     --only) only=$2 ;;
     --target) only_target=$2 ;;
     --chroots) chroots=$2 ;;
@@ -39,6 +42,11 @@ done
 for number in "$jobs" "$stride" "$limit"; do
   [[ $number =~ ^[1-9][0-9]*$ ]] || { echo "\"$number\" is not a number above 0" >&2; exit 2; }
 done
+[[ $parts =~ ^(compile|table|specs)(,(compile|table|specs))*$ ]] || {
+  echo "--parts $parts: want some of compile,table,specs" >&2
+  exit 2
+}
+wanted() { [[ ,$parts, == *,$1,* ]]; }
 case "$chroots" in
   /*) ;;
   *) chroots=$PWD/$chroots ;;
@@ -276,9 +284,11 @@ while IFS='|' read -r version place targets; do
   esac
   for target in $targets; do
     [ -z "$only_target" ] || [ "$target" = "$only_target" ] || continue
-    compile_kernels "$version" "$target"
+    cell="not asked for"
+    ! wanted compile || compile_kernels "$version" "$target"
     compiled=$cell cell="not asked for"
-    [ "$simulate" = 0 ] || { tabulate_kernels "$version" "$target"; simulate_specs "$version" "$target"; }
+    ! wanted table || tabulate_kernels "$version" "$target"
+    ! wanted specs || simulate_specs "$version" "$target"
     printf '%-10s %-8s %-26s %s\n' "$version" "$target" "$compiled" "$cell" >>"$work/table"
   done
 done <<<"$chosen"

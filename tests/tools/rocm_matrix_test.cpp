@@ -14,7 +14,8 @@ using namespace hstu::jit;
 namespace {
 
 // A build folder whose hstu-jit lists `devices` and ends every run with `code`.
-ProcessResult matrix_with(const std::string& devices, int code) {
+ProcessResult matrix_with(const std::string& devices, int code,
+                          const std::string& parts = "compile,table,specs") {
   const auto folder = TempDir::create("matrix-test");
   REQUIRE(folder.ok());
   const auto program = [&](const char* name, const std::string& body) {
@@ -31,7 +32,13 @@ ProcessResult matrix_with(const std::string& devices, int code) {
           "echo 'gfx90a      3 kernels, 0 failed: at least 8 matrix instructions'\n");
   program("hstu-jit-kernel-table", "echo row\n");
   ProcessOptions options;
-  options.argv = {HSTU_ROOT "/tools/test-rocm-matrix.sh", "--only", "5.2.3", "--target", "gfx90a"};
+  options.argv = {HSTU_ROOT "/tools/test-rocm-matrix.sh",
+                  "--only",
+                  "5.2.3",
+                  "--target",
+                  "gfx90a",
+                  "--parts",
+                  parts};
   options.environment = {{fmt::format("PATH={}", std::getenv("PATH")), "HOME=" + folder->path(),
                           "HSTU_BUILD_DIR=" + folder->path()}};
   const auto ran = run_process(options);
@@ -67,4 +74,20 @@ TEST_CASE("ROCm matrix: passes count, and only an unusable device is skipped") {
   CHECK_THAT(unusable.output, ContainsSubstring("SKIPPED: simulation of gfx90a: no llvm-objdump"));
   const ProcessResult unknown = matrix_with("  sim:gfx9  other", 0);
   CHECK_THAT(unknown.output, ContainsSubstring("SKIPPED: simulation of gfx90a: "));
+}
+
+TEST_CASE("ROCm matrix: parts run alone") {
+  const ProcessResult compile = matrix_with(kUsable, 4, "compile");
+  INFO(compile.output << compile.errors);
+  CHECK(compile.exit_code == 0);
+  CHECK_THAT(compile.output, ContainsSubstring("3 kernels, 0 failed"));
+  CHECK(compile.output.find("row") == std::string::npos);
+  const ProcessResult table = matrix_with(kUsable, 4, "table");
+  CHECK(table.exit_code == 0);
+  CHECK_THAT(table.output, ContainsSubstring("\nrow\n"));
+  CHECK(table.output.find("kernels, 0 failed") == std::string::npos);
+  CHECK(matrix_with(kUsable, 4, "table,specs").exit_code == 1);
+  CHECK(matrix_with(kUsable, 0, "specs").exit_code == 0);
+  for (const char* nonsense : {"", "all", "specs,", "compile specs"})
+    CHECK(matrix_with(kUsable, 0, nonsense).exit_code == 2);
 }
