@@ -2,14 +2,13 @@
 #include "base/spawn.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <new>
 #include <vector>
 
 extern char** environ;
@@ -39,7 +38,7 @@ struct Start {
   const char* program;
   char* const* argv;
   char* const* environment;
-  int in, out, err;
+  int in, out, err, failed;
   bool own_group;
   pid_t parent;
 };
@@ -57,7 +56,9 @@ int become(const Start& start) {
   }
 #ifdef SYS_close_range
   // The host program may hold descriptors without the close-on-exec flag.
-  ::syscall(SYS_close_range, 3u, ~0u, 0u);
+  const auto kept = static_cast<unsigned>(start.failed);
+  if (kept > 3) ::syscall(SYS_close_range, 3u, kept - 1, 0u);
+  ::syscall(SYS_close_range, kept + 1, ~0u, 0u);
 #endif
   struct sigaction usual {};
   usual.sa_handler = SIG_DFL;
@@ -67,6 +68,16 @@ int become(const Start& start) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::execve(start.program, start.argv, start.environment);
   return errno;
+}
+
+// What the child told, 0 when it has begun its program. After a vfork that is settled; sanitizers
+// make a fork of it, hence the wait, which is bounded as forks of other threads may hold the pipe.
+int read_failure(int fd) {
+  pollfd readable{fd, POLLIN, 0};
+  constexpr int kLongest = 1000;  // milliseconds
+  if (::poll(&readable, 1, kLongest) <= 0) return 0;
+  int code = 0;
+  return ::read(fd, &code, sizeof code) == sizeof code ? code : 0;
 }
 
 }  // namespace
@@ -104,27 +115,29 @@ int spawn(const std::string& program, const ProcessOptions& options, const Pipe&
   const std::vector<char*> argv = pointers(options.argv);
   std::vector<char*> environment;
   if (options.environment) environment = pointers(*options.environment);
-  const Start start{
-      program.c_str(),   argv.data(), options.environment ? environment.data() : environ,
-      in.read,           out.write,   err.write,
-      options.own_group, ::getpid()};
-  // Where the child says what failed; shared also where a sanitizer makes a fork of the vfork.
-  void* page =
-      ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return errno;
-  auto* failed = new (page) std::atomic<int>(0);
+  Pipe failed;  // the child says what failed; an exec closes it
+  if (const int code = failed.open()) return code;
+  Start start{};
+  start.program = program.c_str();
+  start.argv = argv.data();
+  start.environment = options.environment ? environment.data() : environ;
+  start.in = in.read, start.out = out.write, start.err = err.write, start.failed = failed.write;
+  start.own_group = options.own_group;
+  start.parent = ::getpid();
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no handler of the host may run in the child
   const pid_t child = ::vfork();
   if (child == 0) {
-    *failed = become(start);
+    const int why = become(start);
+    (void)!::write(start.failed, &why, sizeof why);
     ::_exit(127);
   }
   int code = child < 0 ? errno : 0;
   if (child > 0) {
     if (options.own_group) group.set(child);
-    code = *failed;
+    failed.close_write();
+    code = read_failure(failed.read);
     if (code != 0) {
       group.clear();
       while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
@@ -132,7 +145,6 @@ int spawn(const std::string& program, const ProcessOptions& options, const Pipe&
     }
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::munmap(page, sizeof(int));
   *pid = child;
   return code;
 }
