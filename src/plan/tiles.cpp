@@ -173,7 +173,7 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   t.padded_v = padded(c.head_dim_v, 32);
   const int wide = widest(t);
   // 64 rows a warpgroup. Three warpgroups hide more latency, and share each key among more rows,
-  // where 160 registers a thread hold logits, probabilities and output.
+  // where 152 registers a thread hold logits, probabilities and output.
   const int groups = wide <= 64 ? 3 : 2;
   t.tile_m = 64 * groups;
   t.tile_n = wide <= 128 ? 128 : 64;
@@ -181,7 +181,7 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   t.q_buffers = wide <= 128 ? 2 : 1;
   t.waves = 4 * (groups + 1);
   t.waves_per_simd = groups + 1;
-  t.registers = groups == 3 ? 160 : 232;
+  t.registers = groups == 3 ? 152 : 232;
   t.lds_bytes =
       hopper_shared_bytes(t.tile_m, t.tile_n, c.head_dim_qk, c.head_dim_v, t.stages, t.q_buffers);
   t.dynamic_lds_bytes = t.lds_bytes;

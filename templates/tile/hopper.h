@@ -58,8 +58,8 @@ struct HopperShape {
   static constexpr bool staged = q_buffers > 1 && v_panels <= qk_panels;
 
   // Registers a thread: the file's 65536 less what the loading warpgroup keeps.
-  static constexpr int loader_registers = warpgroups == 3 ? 32 : warpgroups == 2 ? 40 : 56;
-  static constexpr int registers = warpgroups == 3 ? 160 : warpgroups == 2 ? 232 : 256 - 16;
+  static constexpr int loader_registers = warpgroups == 1 ? 56 : 40;
+  static constexpr int registers = warpgroups == 3 ? 152 : warpgroups == 2 ? 232 : 256 - 16;
 
   // Whether logits, probabilities and output fit together, so that the products of one step may
   // still run when those of the next are queued.
