@@ -219,6 +219,7 @@ struct Bench {
   Tally tally{0};
   std::unique_ptr<Workgroup> group;
   std::unique_ptr<Wave> wave;
+  Row addresses{};
 
   explicit Bench(const Machine& machine) {
     kernel.wave_width = machine.cdna() ? 64 : 32;
@@ -230,13 +231,12 @@ struct Bench {
     group = std::make_unique<Workgroup>(dispatch, tally);
     group->lds().reset(4096);
     wave = std::make_unique<Wave>(*group, 0, kernel.wave_width);
+    for (int l = 0; l < kernel.wave_width; ++l) addresses.lane[l] = static_cast<uint32_t>(l * 4);
   }
   void execute(const std::vector<Instruction>& code) {
-    wave->reset(0x5555ffffffffu, 0xf0, {256, 256, 106});
-    for (int r = 0; r < kVectorRegisters; ++r) {
-      Row& row = wave->preset_vector(r);
-      for (int l = 0; l < wave->width(); ++l) row.lane[l] = static_cast<uint32_t>(r * 16 + l * 4);
-    }
+    wave->reset(0x5555ffffffffu, 0xf0, {32, 32, 106});
+    // Addresses and numbers in the registers that operands mostly name.
+    for (int r = 0; r < 16; ++r) wave->preset_vector(r) = addresses;
     for (int r = 0; r < kVcc; ++r) wave->preset_scalar(r, static_cast<uint32_t>(r * 4));
     for (const Instruction& i : code) {
       wave->set_current(i);
