@@ -47,7 +47,7 @@ class DeviceGraph {
 };
 
 // A tensor of 16-bit elements in device memory as a copy engine (TMA) sees it: boxes are cut out of
-// it, elements outside it read as zero. Dimension 0 is contiguous.
+// it, elements outside it read as zero. Dimension 0 is contiguous. Equal shapes have equal maps.
 struct TensorMapShape {
   const void* address = nullptr;  // 16-byte aligned
   bool bf16 = true;               // else fp16
@@ -57,6 +57,7 @@ struct TensorMapShape {
   uint32_t box[5] = {};           // elements, at most 256 each
   int swizzle_bytes = 128;        // 0, 32, 64, 128
   int l2_promotion_bytes = 128;   // 0, 64, 128, 256
+  bool operator==(const TensorMapShape&) const = default;
 };
 
 // All calls return errors as values; none aborts. Streams are opaque handles; null is the default.
@@ -97,6 +98,15 @@ class Device {
   virtual Result<std::unique_ptr<DeviceGraph>> end_capture(void* stream);
   virtual Result<bool> capturing(void* stream);  // false where there are no graphs
   virtual Status launch(DeviceGraph& graph, void* stream);
+
+  // Several calls with the device made the thread's current one once, not for each.
+  template <typename Calls>
+  Status inside(Calls calls) {
+    return call_inside([](void* data) { return (*static_cast<Calls*>(data))(); }, &calls);
+  }
+
+ protected:
+  virtual Status call_inside(Status (*calls)(void* data), void* data) { return calls(data); }
 };
 
 // One library a back-end looked for and what came of it.

@@ -38,7 +38,11 @@ TensorMapShape shape_of(const unsigned short* address, const Strides& strides, i
 }  // namespace
 
 ForwardLauncher::ForwardLauncher(Device& device, const Plan& plan)
-    : device_(&device),
+    : number_([] {
+        static std::atomic<uint64_t> next{1};
+        return next.fetch_add(1, std::memory_order_relaxed);
+      }()),
+      device_(&device),
       config_(plan.config),
       shape_(plan.launch),
       hopper_(plan.template_name == kHopperTemplate),
@@ -75,9 +79,12 @@ Status ForwardLauncher::launch(DeviceKernel& kernel, const ForwardArguments& arg
   if (*workgroups == 0) return {};
   const LaunchGrid grid{*workgroups, shape_.block, shape_.dynamic_lds_bytes};
   if (!hopper_) return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
-  HopperArguments whole{};
-  if (Status s = fill(arguments, tokens, stream, whole); !s) return s;
-  return device_->launch(kernel, grid, &whole, sizeof whole, stream);
+  const auto fill_and_launch = [&]() -> Status {
+    HopperArguments whole{};
+    if (Status s = fill(arguments, tokens, stream, whole); !s) return s;
+    return device_->launch(kernel, grid, &whole, sizeof whole, stream);
+  };
+  return device_->inside(fill_and_launch);
 }
 
 Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts& tokens,
@@ -92,22 +99,24 @@ Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts&
   arguments.forward = forward;
   const int64_t batch = config_.jagged ? 1 : forward.batch;
   const bool bf16 = config_.dtype == Dtype::bf16;
-  const auto encode = [&](const unsigned short* address, const Strides& strides, int64_t rows,
-                          int head_dim, int box, TensorMap& map) {
-    return device_->encode_tensor_map(
-        shape_of(address, strides, rows, forward.heads, batch, head_dim, box, bf16), &map);
+  const auto map_of = [&](const unsigned short* address, const Strides& strides, int64_t rows,
+                          int head_dim, int box, int which, TensorMap& map) {
+    return encode(shape_of(address, strides, rows, forward.heads, batch, head_dim, box, bf16),
+                  which, map);
   };
   const int qk = config_.head_dim_qk, v = config_.head_dim_v;
-  if (Status s = encode(forward.q, forward.q_strides, tokens.q, qk, config_.tile_m, arguments.q);
+  if (Status s = map_of(forward.q, forward.q_strides, tokens.q, qk, config_.tile_m, 0, arguments.q);
       !s) {
     return s;
   }
   if (tokens.kv > 0) {  // without keys nothing is read through these maps
-    if (Status s = encode(forward.k, forward.k_strides, tokens.kv, qk, config_.tile_n, arguments.k);
+    if (Status s =
+            map_of(forward.k, forward.k_strides, tokens.kv, qk, config_.tile_n, 1, arguments.k);
         !s) {
       return s;
     }
-    if (Status s = encode(forward.v, forward.v_strides, tokens.kv, v, config_.tile_n, arguments.v);
+    if (Status s =
+            map_of(forward.v, forward.v_strides, tokens.kv, v, config_.tile_n, 2, arguments.v);
         !s) {
       return s;
     }
@@ -118,6 +127,28 @@ Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts&
   if (!slot) return slot.error();
   arguments.counters =
       reinterpret_cast<unsigned*>(static_cast<char*>(counters_->data()) + *slot * kSlotBytes);
+  return {};
+}
+
+// The driver takes longer to encode three maps than to launch, and servers launch on the same
+// buffers again and again: each thread remembers its last maps.
+Status ForwardLauncher::encode(const TensorMapShape& shape, int which, TensorMap& map) const {
+  struct Remembered {
+    uint64_t launcher = 0;
+    TensorMapShape shape;
+    TensorMap map;
+  };
+  constexpr size_t kPlaces = 8;
+  thread_local Remembered remembered[3][kPlaces];
+  const auto address = reinterpret_cast<uintptr_t>(shape.address);
+  Remembered& place = remembered[which][(address >> 8 ^ address >> 16 ^ number_) % kPlaces];
+  if (place.launcher != number_ || place.shape != shape) {
+    place.launcher = 0;
+    if (Status s = device_->encode_tensor_map(shape, &place.map); !s) return s;
+    place.launcher = number_;
+    place.shape = shape;
+  }
+  map = place.map;
   return {};
 }
 

@@ -52,8 +52,10 @@ class ForwardLauncher {
   static constexpr size_t kRing = 16384, kCaptures = 16384;
 
   ForwardLauncher(Device& device, const Plan& plan);
+  Status encode(const TensorMapShape& shape, int which, TensorMap& map) const;
   Result<size_t> slot_of(void* stream);
 
+  const uint64_t number_;  // never another launcher's
   Device* device_;
   ForwardConfig config_;
   LaunchShape shape_;

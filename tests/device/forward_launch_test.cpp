@@ -3,6 +3,7 @@
 // grid for Hopper kernels, against a fake NVIDIA driver that notes all of it.
 #include "engine/forward_launch.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -130,7 +131,7 @@ TEST_CASE("hopper launch: jagged tensors are one sequence of all tokens", "[cuda
 
     // Sequences without any key: no map of nothing is made.
     fake.state->tensor_maps.clear();
-    REQUIRE(s.launcher->launch(*s.kernel, a, {70000, 0}, nullptr).ok());
+    REQUIRE(s.launcher->launch(*s.kernel, a, {69999, 0}, nullptr).ok());
     CHECK(fake.state->tensor_maps.size() == 1);
 
     // Nothing to do, and what cannot be done.
@@ -142,8 +143,71 @@ TEST_CASE("hopper launch: jagged tensors are one sequence of all tokens", "[cuda
     REQUIRE_FALSE(unknown.ok());
     CHECK(unknown.error().kind == ErrorKind::kUsage);
     fake.fail("cuTensorMapEncodeTiled", 1, 1);
-    CHECK_FALSE(s.launcher->launch(*s.kernel, a, {70000, 80000}, nullptr).ok());
+    CHECK_FALSE(s.launcher->launch(*s.kernel, a, {70001, 80001}, nullptr).ok());
     CHECK(fake.state->launches.size() == launches);
+  }
+  fake.check_balance();
+}
+
+TEST_CASE("hopper launch: few calls, with the context looked at once, whoever's it is", "[cuda]") {
+  FakeDriver fake;
+  {
+    Setup s(fake, hopper_plan(false));
+    using Calls = std::vector<std::string>;
+    const std::string map = "cuTensorMapEncodeTiled";
+    ForwardArguments a = call();
+    TokenCounts tokens{1000, 1200};
+    const auto calls = [&] {
+      fake.state->calls.clear();
+      CHECK(s.launcher->launch(*s.kernel, a, tokens, nullptr).ok());
+      return fake.state->calls;
+    };
+    CHECK(calls() == Calls{"cuCtxGetCurrent", "cuCtxPushCurrent", map, map, map, "cuLaunchKernel",
+                           "cuCtxPopCurrent"});
+    // The same tensors again; what is remembered is what was encoded for them.
+    CHECK(calls() ==
+          Calls{"cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel", "cuCtxPopCurrent"});
+    const HopperArguments got = s.last();
+    CHECK(got.q.words[3] == 0x7777777777777777);
+    CHECK(got.v.words[3] == 0x7777777777777777);
+    // Anything about a tensor that differs is another map.
+    const auto encoded = [&] {
+      const Calls made = calls();
+      return std::count(made.begin(), made.end(), map);
+    };
+    tokens.q = 999;
+    CHECK(encoded() == 1);
+    tokens.kv = 1199;
+    CHECK(encoded() == 2);
+    a.k += 8;
+    CHECK(encoded() == 1);
+    a.v_strides.seq += 8;
+    CHECK(encoded() == 1);
+    a.heads = 2;
+    CHECK(encoded() == 3);
+    a.batch = 2;
+    CHECK(encoded() == 3);
+    CHECK(encoded() == 0);
+    // Another launcher, perhaps of another device, does not take them.
+    auto second = ForwardLauncher::create(*s.device, hopper_plan(false));
+    REQUIRE(second.ok());
+    fake.state->tensor_maps.clear();
+    CHECK((*second)->launch(*s.kernel, a, tokens, nullptr).ok());
+    CHECK(fake.state->tensor_maps.size() == 3);
+
+    void* other = fake.new_context(1);
+    fake.push(other);
+    CHECK(calls().back() == "cuCtxPopCurrent");
+    CHECK(fake.current() == other);
+    // A failure is not remembered, and afterwards the next call looks for its context again.
+    a.q += 16, a.k += 16;
+    fake.fail(map, 1, 1);
+    CHECK_FALSE(s.launcher->launch(*s.kernel, a, tokens, nullptr).ok());
+    CHECK(fake.current() == other);
+    CHECK(s.device->fill(**s.device->allocate(16), 0).ok());
+    CHECK(fake.current() == other);
+    CHECK(encoded() == 1);
+    fake.pop();
   }
   fake.check_balance();
 }

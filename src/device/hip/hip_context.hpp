@@ -59,10 +59,14 @@ class HipContext {
   mutable std::atomic<bool> faulted_{false};
 };
 
+// The device that an EnteredDevice of the calling thread keeps current.
+inline thread_local const HipContext* entered_context = nullptr;
+
 // Makes the device current for a scope and restores what the host program had chosen.
 class CurrentDevice {
  public:
   explicit CurrentDevice(const HipContext& context) : context_(context) {
+    if (entered_context == &context) return;
     const HipApi& api = *context.api;
     if (context.handle != nullptr) {
       void* now = nullptr;
@@ -94,6 +98,22 @@ class CurrentDevice {
   int before_ = 0;
   bool changed_ = false;
   Status status_;
+};
+
+// The same for a scope whose own calls need not ask again.
+class EnteredDevice {
+ public:
+  explicit EnteredDevice(const HipContext& context) : current_(context), before_(entered_context) {
+    if (current_.status()) entered_context = &context;
+  }
+  EnteredDevice(const EnteredDevice&) = delete;
+  EnteredDevice& operator=(const EnteredDevice&) = delete;
+  ~EnteredDevice() { entered_context = before_; }
+  const Status& status() const { return current_.status(); }
+
+ private:
+  CurrentDevice current_;
+  const HipContext* before_;
 };
 
 }  // namespace hstu::jit

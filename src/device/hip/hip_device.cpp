@@ -179,6 +179,10 @@ class HipDevice : public Device {
   Result<std::unique_ptr<DeviceGraph>> end_capture(void* stream) override;
   Result<bool> capturing(void* stream) override;
   Status launch(DeviceGraph& graph, void* stream) override;
+  Status call_inside(Status (*calls)(void*), void* data) override {
+    const EnteredDevice entered(*context_);
+    return entered.status() ? calls(data) : entered.status();
+  }
 
   Status flush_cache(void* stream) override {
     const std::lock_guard<std::mutex> lock(flush_mutex_);
