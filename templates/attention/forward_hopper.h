@@ -179,8 +179,8 @@ struct HopperForward {
         describe(t, a, name, lane);
       else if (lane == 3)
         t.steps.count = -1;
-      hopper::warp_barrier();
-      if (lane == 0) hopper::arrive(base + S::tile_full + 8 * slot.at);
+      // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
+      hopper::arrive(base + S::tile_full + 8 * slot.at);
       slot.advance();
       if (name.tile < 0) break;
       hopper::wait(base + S::q_empty + 8 * q.at, q.round ^ 1);
@@ -421,10 +421,9 @@ struct HopperForward {
       const unsigned q_empty = base + S::q_empty + 8 * q.at;
       if (!S::staged) release(q_empty);
       write(a, w, tile, group, base + S::q + q.at * S::q_bytes);
-      if (S::staged) {
-        hopper::proxy_fence();
-        release(q_empty);
-      }
+      if (S::staged) hopper::proxy_fence();
+      hopper::warp_barrier();  // all lanes have read the description and what they staged
+      if (S::staged) release(q_empty);
       release(base + S::tile_empty + 8 * slot.at);
     }
   }
@@ -661,7 +660,7 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
       hopper::barrier_init(base + S::q_empty + 8 * i, 4 * S::warpgroups);
     }
     for (int i = 0; i < S::tile_slots; ++i) {
-      hopper::barrier_init(base + S::tile_full + 8 * i, 1);
+      hopper::barrier_init(base + S::tile_full + 8 * i, 32);
       hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + 1);
     }
     for (int i = 0; i < S::stages; ++i) {
