@@ -41,7 +41,9 @@ struct HopperSchedule {
     constexpr long long l2 = 24 << 20;
     const long long pair =
         max_of(a.seqlen_kv, 1) * 2ll * (C::head_dim_qk + C::head_dim_v);  // bytes
-    const long long pairs = l2 / pair < 1 ? 1 : l2 / pair;
+    // Under a window neighbouring tiles alone share keys, but the last rows may see the whole
+    // history: the long tiles of all sequences come first.
+    const long long pairs = C::local ? 32ll * a.heads : l2 / pair < 1 ? 1 : l2 / pair;
     heads_of_group = pairs < a.heads ? static_cast<int>(pairs) : a.heads;
     const long long fit = pairs / a.heads;
     sequences_of_group = fit < 1 ? 1 : fit > 32 ? 32 : static_cast<int>(fit);
