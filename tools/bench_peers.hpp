@@ -3,6 +3,7 @@
 // by row, from one run on one device.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -114,7 +115,7 @@ struct Ceiling {
 struct Ceilings {
   std::vector<Ceiling> matrix, copy;  // at the beginning, at the end
 };
-constexpr int64_t kMatrixSize = 8192;
+inline int64_t matrix_size(const Options& options) { return std::max(128, 8192 / options.scale); }
 // bf16 product of random matrices through cuBLAS: `path`, else where the loader and CUDA's usual
 // folder have it.
 Ceiling matrix_ceiling(Device& device, const Options& options, const std::vector<uint16_t>& block,

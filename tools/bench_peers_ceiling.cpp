@@ -116,7 +116,7 @@ double product_error(int64_t n, const std::vector<uint16_t>& a, const std::vecto
                      const std::vector<uint16_t>& c) {
   double errors = 0, squares = 0;
   for (int64_t sample = 0; sample < 64; ++sample) {
-    const int64_t row = sample * (n / 64) + sample % 7, column = (sample * 37 % 64) * (n / 64);
+    const int64_t row = (sample * (n / 64) + sample % 7) % n, column = sample * 37 % 64 * (n / 64);
     double want = 0;
     for (int64_t k = 0; k < n; ++k)
       want += to_double(a[row + k * n], Dtype::bf16) * to_double(b[k + column * n], Dtype::bf16);
@@ -129,7 +129,8 @@ double product_error(int64_t n, const std::vector<uint16_t>& a, const std::vecto
 
 Result<Ceiling> measure_matrix(Device& device, const Options& options,
                                const std::vector<uint16_t>& block, const Cublas& cublas) {
-  const size_t values = kMatrixSize * kMatrixSize, bytes = values * sizeof(uint16_t);
+  const int64_t size = matrix_size(options);
+  const size_t values = static_cast<size_t>(size * size), bytes = values * sizeof(uint16_t);
   std::vector<uint16_t> host[3];
   std::unique_ptr<DeviceBuffer> buffers[3];
   for (size_t n = 0; n < 3; ++n) {
@@ -146,7 +147,7 @@ Result<Ceiling> measure_matrix(Device& device, const Options& options,
   Result<Summary> ms = time_work(
       device, options, [&] { return device.fill(*buffers[2], 0xff); },
       [&]() -> Status {
-        code = cublas.product(static_cast<int>(kMatrixSize), buffers[0]->data(), buffers[1]->data(),
+        code = cublas.product(static_cast<int>(size), buffers[0]->data(), buffers[1]->data(),
                               buffers[2]->data());
         if (code == 0) return {};
         return Error{ErrorKind::kDevice, fmt::format("cublasGemmEx gave {}", code), "", ""};
@@ -154,12 +155,11 @@ Result<Ceiling> measure_matrix(Device& device, const Options& options,
   if (!ms) return std::move(ms).error();
   if (Status s = device.download(host[2].data(), *buffers[2], 0, bytes); !s)
     return std::move(s).error();
-  const double error = product_error(kMatrixSize, host[0], host[1], host[2]);
+  const double error = product_error(size, host[0], host[1], host[2]);
   if (!(error < 5e-3))
     return Error{ErrorKind::kMismatch,
                  fmt::format("cuBLAS's product is wrong: relative error {:.2e}", error), "", ""};
-  const double n = static_cast<double>(kMatrixSize);
-  return Ceiling{tflops(2 * n * n * n, ms->median), *ms, ""};
+  return Ceiling{tflops(2 * std::pow(static_cast<double>(size), 3), ms->median), *ms, ""};
 }
 
 Result<Ceiling> measure_copy(Device& device, const Options& options,

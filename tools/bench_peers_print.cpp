@@ -62,7 +62,8 @@ std::string table(const Report& r, const std::vector<Figures>& all) {
   return out;
 }
 
-std::string ceiling_text(const char* what, const char* unit, const std::vector<Ceiling>& ceilings) {
+std::string ceiling_text(const std::string& what, const char* unit,
+                         const std::vector<Ceiling>& ceilings) {
   std::string out;
   for (size_t n = 0; n < ceilings.size(); ++n) {
     const Ceiling& c = ceilings[n];
@@ -143,7 +144,8 @@ std::string to_text(const Report& r) {
       "device\nevents, cache flushed before each. Inputs: N(0,1) out of a repeated block. Error: "
       "relative Frobenius,\nagainst double precision on sampled rows, of what the last timed "
       "launch wrote over NaN. Floor: q, k, v\nread and o written once at the speed of the copy.\n";
-  out += ceiling_text("matrix product 8192^3 bf16", "TFLOP/s", r.ceilings.matrix);
+  out += ceiling_text(fmt::format("matrix product {}^3 bf16", matrix_size(r.options)), "TFLOP/s",
+                      r.ceilings.matrix);
   out += ceiling_text("copy, read and written", "TB/s", r.ceilings.copy);
   if (r.options.scale != 1)
     out +=
