@@ -59,7 +59,7 @@ class Judge {
     ++rows_;
     if (met) return;
     ++short_;
-    goal_.detail += fmt::format("; row {} {}: {}", row.number, row.name,
+    goal_.detail += fmt::format("\n       row {} {}: {}", row.number, row.name,
                                 reached ? how : "nothing valid measured");
   }
 

@@ -129,7 +129,7 @@ const char* set_name(RowSet set) {
 bool same_device(const Report& r) { return r.description.find(r.rows.device) != std::string::npos; }
 
 std::vector<Goal> goals_of(const Report& r, const std::vector<Figures>& all) {
-  if (r.options.scale != 1) return {};
+  if (r.options.scale != 1 || !same_device(r)) return {};
   return judge(r.options.set, r.rows.rows, all);
 }
 
@@ -152,8 +152,10 @@ std::string to_text(const Report& r) {
         fmt::format("lengths divided by {}: a trial of this program, not compared with anybody\n",
                     r.options.scale);
   else if (!same_device(r))
-    out += fmt::format("The peers ran on {}, not on this device: ratios compare devices.\n",
-                       r.rows.device);
+    out += fmt::format(
+        "The peers ran on {}, not on this device: ratios compare devices, and no "
+        "goal is judged.\n",
+        r.rows.device);
   out += table(r, all);
   if (const std::optional<double> mean = geometric_mean(all))
     out += fmt::format("geometric mean of the ratios: {:.3f}\n", *mean);

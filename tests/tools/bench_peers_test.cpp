@@ -285,10 +285,11 @@ TEST_CASE("forward goals are met and missed where they should be") {
   goals = judge(RowSet::silu, t.rows, all);
   CHECK_FALSE(goal_about(goals, "ahead").met);
   CHECK_THAT(goal_about(goals, "ahead").detail,
-             ContainsSubstring("6 of 7 rows; row 7 row: 0.90, 10 % short of 1.00"));
+             ContainsSubstring("6 of 7 rows\n       row 7 row: 0.90, 10 % short of 1.00"));
   CHECK_THAT(goal_about(goals, "matrix product").detail,
-             ContainsSubstring("1 of 2 rows; row 8 row: 0.78, 22 % short of 1.00"));
-  CHECK_THAT(goal_about(goals, "max length").detail, ContainsSubstring("2 of 3 rows; row 10 "));
+             ContainsSubstring("1 of 2 rows\n       row 8 row: 0.78, 22 % short of 1.00"));
+  CHECK_THAT(goal_about(goals, "max length").detail,
+             ContainsSubstring("2 of 3 rows\n       row 10 "));
 
   // A wrong output counts against its row, and not into the mean.
   t.measured[1].valid = false;
@@ -296,6 +297,26 @@ TEST_CASE("forward goals are met and missed where they should be") {
   goals = judge(RowSet::silu, t.rows, all);
   CHECK_THAT(goal_about(goals, "ahead").detail,
              ContainsSubstring("row 1 row: nothing valid measured"));
+}
+
+TEST_CASE("goals are judged on the device the peers ran on, at full length") {
+  Table t;
+  t.add(made(0, 32, 128, 1024, 4.2, 3));
+  Report report;
+  report.rows.device = "NVIDIA H200";
+  report.rows.rows = t.rows;
+  report.measured = t.measured;
+  report.ceilings = t.ceilings;
+  report.description = "NVIDIA H200 (sm_90a), 132 SMs";
+  CHECK_THAT(to_text(report), ContainsSubstring("MET    ahead of the best peer"));
+  CHECK_THAT(to_text(report), ContainsSubstring("geometric mean of the ratios: 1.400"));
+  CHECK(Json::parse(to_json(report))["goals"].size() == 3);
+  report.description = "NVIDIA H100";
+  CHECK_THAT(to_text(report), ContainsSubstring("ratios compare devices"));
+  CHECK(Json::parse(to_json(report))["goals"].empty());
+  report.description = "NVIDIA H200";
+  report.options.scale = 2;
+  CHECK(Json::parse(to_json(report))["goals"].empty());
 }
 
 TEST_CASE("windowed goals are met and missed where they should be") {
@@ -320,11 +341,11 @@ TEST_CASE("windowed goals are met and missed where they should be") {
   CHECK(*all[2].cost == Approx(2));
   const std::vector<Goal> goals = judge(RowSet::windowed, t.rows, all);
   CHECK_THAT(goal_about(goals, "causal").detail,
-             ContainsSubstring("1 of 2 rows; row 6 row: 2.00, 18 % over 1.70"));
+             ContainsSubstring("1 of 2 rows\n       row 6 row: 2.00, 18 % over 1.70"));
   CHECK_THAT(goal_about(goals, "Triton").detail,
-             ContainsSubstring("1 of 2 rows; row 6 row: 1.30, 7 % short of 1.40"));
+             ContainsSubstring("1 of 2 rows\n       row 6 row: 1.30, 7 % short of 1.40"));
   CHECK_THAT(goal_about(goals, "memory").detail,
-             ContainsSubstring("0 of 1 rows; row 7 row: 0.77, 4 % short of 0.80"));
+             ContainsSubstring("0 of 1 rows\n       row 7 row: 0.77, 4 % short of 0.80"));
 }
 
 TEST_CASE("rows are measured and validated; wrong outputs are no figures") {
