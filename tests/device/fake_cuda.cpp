@@ -102,6 +102,17 @@ FAKE_EXPORT FakeCudaState* fake_cuda_state() { return &state; }
 FAKE_EXPORT void* fake_cuda_new_context(int device) {
   return &others.emplace_back(Context{device, 1});
 }
+FAKE_EXPORT void fake_cuda_forget() {
+  for (const auto& [function, module] : functions) delete function;
+  for (Module* module : modules) delete module;
+  for (Stream* stream : streams) delete stream;
+  for (int* event : events) delete event;
+  for (Graph* graph : graphs) delete graph;
+  for (Graph* graph : executables) delete graph;
+  for (const auto& [begin, block] : memory) std::free(begin);
+  functions.clear(), modules.clear(), streams.clear(), events.clear();
+  graphs.clear(), executables.clear(), memory.clear();
+}
 FAKE_EXPORT void* fake_cuda_primary(int device) { return &primary[device]; }
 
 FAKE_EXPORT int cuInit(unsigned flags) {

@@ -59,3 +59,4 @@ struct FakeCudaState {
 //   FakeCudaState* fake_cuda_state();
 //   void* fake_cuda_new_context(int device);  a context that is nobody's primary one
 //   void* fake_cuda_primary(int device);      the primary one
+//   void fake_cuda_forget();                  frees what a test could not end

@@ -27,6 +27,7 @@ class FakeDriver {
   FakeDriver& operator=(const FakeDriver&) = delete;
 
   void reset() {
+    reinterpret_cast<void (*)()>(find("fake_cuda_forget"))();
     *state = FakeCudaState{};
     state->devices = {
         {"NVIDIA H200", 9, 0, size_t{141} << 30, 132, 232448},

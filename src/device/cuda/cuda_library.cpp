@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/env.hpp"
 
@@ -46,7 +47,6 @@ struct Driver {
   int (*error_string)(int code, const char** text) = nullptr;
 };
 
-// Drivers are never taken back, as the library is not.
 std::atomic<const Driver*> current_driver{nullptr};
 const Driver& driver() { return *current_driver.load(std::memory_order_acquire); }
 
@@ -213,8 +213,9 @@ const char* call_name(const char* hip_name) {
   return last_call;
 }
 
-// Names with _v2 are what programs link with.
-Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string& path) {
+// Names with _v2 are what programs link with. `drivers` keeps what the table's functions call.
+Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string& path,
+                                                std::vector<std::unique_ptr<Driver>>& drivers) {
   auto found = std::make_unique<Driver>();
   auto api = std::make_shared<HipApi>();
   api->origin = path;
@@ -286,7 +287,7 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   api->stream_create = stream_create;
   api->event_create = event_create;
   api->get_error_string = error_string;
-  current_driver.store(found.release(), std::memory_order_release);
+  current_driver.store(drivers.emplace_back(std::move(found)).get(), std::memory_order_release);
   return std::shared_ptr<const HipApi>(std::move(api));
 }
 
@@ -295,9 +296,11 @@ Result<std::shared_ptr<const HipApi>> fill_table(void* library, const std::strin
   static std::mutex mutex;
   static void* last_library = nullptr;
   static std::shared_ptr<const HipApi> last_table;
+  // Never taken back, as the library is not: something may hold a table of it to the very end.
+  static auto* drivers = new std::vector<std::unique_ptr<Driver>>;
   const std::lock_guard<std::mutex> lock(mutex);
   if (library == last_library) return last_table;
-  Result<std::shared_ptr<const HipApi>> table = new_table(library, path);
+  Result<std::shared_ptr<const HipApi>> table = new_table(library, path, *drivers);
   if (table) {
     last_library = library;
     last_table = *table;
