@@ -304,6 +304,30 @@ TEST_CASE("simulator: operands and modifiers out of range are refused") {
   }
 }
 
+// Sums of products of either sign, small and past 32 bits.
+TEST_CASE("simulator: integer dot products clamp exact sums") {
+  Bench b("gfx90a");
+  b.set(1, 0x80808080u);  // four times -128
+  b.set(2, 0x7f7f7f7fu);
+  b.set(3, 0x80000000u);
+  b.set(4, 0x7fffffffu);
+  const auto result = [&](const char* mnemonic, const char* operands) {
+    CHECK(b.run(mnemonic, operands) == "");
+    return b.get(5);
+  };
+  CHECK(result("v_dot4_i32_i8", "v5, v1, v2, 0") == static_cast<uint32_t>(-4 * 128 * 127));
+  CHECK(result("v_dot4_i32_i8", "v5, v1, v2, 0 clamp") == static_cast<uint32_t>(-4 * 128 * 127));
+  CHECK(result("v_dot4_i32_i8", "v5, v1, v1, 0 clamp") == 4 * 128 * 128);
+  CHECK(result("v_dot4_i32_i8", "v5, v1, v2, v3 clamp") == 0x80000000u);
+  CHECK(result("v_dot4_i32_i8", "v5, v1, v1, v4 clamp") == 0x7fffffffu);
+  CHECK(result("v_dot4_u32_u8", "v5, v1, v1, 0 clamp") == 4 * 128 * 128);
+  CHECK(result("v_dot4_u32_u8", "v5, v1, v1, -1 clamp") == 0xffffffffu);
+  b.set(1, 0x80008000u);
+  CHECK(result("v_dot2_i32_i16", "v5, v1, v1, 0 clamp") == 0x7fffffffu);
+  b.set(2, 0x7fff7fffu);
+  CHECK(result("v_dot2_i32_i16", "v5, v1, v2, 0 clamp") == static_cast<uint32_t>(-2147418112));
+}
+
 TEST_CASE("simulator: extra results and global data share are refused, not ignored") {
   Bench b("gfx90a");
   CHECK_THAT(b.run("buffer_load_dword", "v1, off, s[4:7], 0 tfe"), ContainsSubstring("tfe"));

@@ -65,7 +65,9 @@ enum class Sign : int { none, both, chosen };
 
 i64 element(u32 word, int at, int bits, bool is_signed) {
   const u32 cut = word << (32 - bits - at);
-  return is_signed ? static_cast<i32>(cut) >> (32 - bits) : cut >> (32 - bits);
+  // Widened apart: together, the signed one would become unsigned first.
+  if (is_signed) return static_cast<i32>(cut) >> (32 - bits);
+  return cut >> (32 - bits);
 }
 
 template <int bits, Sign sign, bool accumulates>
