@@ -213,6 +213,9 @@ HSTU_DEVICE void write_output(const ForwardArguments& argument, const Slots<C>& 
   const int rows = max_of(0, min_of(w.seqlen_q - first_row, T::rows_per_wave));
   const long long token = w.first_q + first_row;
   float factor[1] = {w.group.attn_scale * (1 / log2e)};
+  if constexpr (Slots<C>::lift != 1.0f) {
+    if (slots.raised != 1.0f) factor[0] *= 1 / Slots<C>::lift;
+  }
   if constexpr (Slots<C>::softmax) {
     const float sum = T::row_sum(slots.total.x + slots.total.y);
     factor[0] = sum > 0.0f ? w.group.attn_scale / (sum * Slots<C>::one) : 0.0f;
@@ -268,6 +271,7 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
     const float scale = (negative ? -a.alpha : a.alpha) * log2e;
     slots.scale = {scale, scale};
     if (negative) T::negate(slots.q);
+    slots.raised = Slots<C>::lift;
 
     // Rows that see no key are written too, as zeros.
     if (steps.count <= 0) slots.clear();
@@ -282,6 +286,7 @@ HSTU_DEVICE void forward_cdna(const ForwardArguments& a, char* lds) {
       if (exact != 0 || !any_wave<C>(slots.overflow(), lds)) break;
       // Once more.
       exact = 1;
+      slots.raised = 1.0f;
       feed.rewind();
       feed.fetch(first, steps.first_key(0), steps.first_key(0));
       if constexpr (!big) feed.fetch(load, steps.first_key(1), steps.first_key(1));

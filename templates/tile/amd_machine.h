@@ -116,6 +116,14 @@ constexpr bool kFastPack = true;
 constexpr bool kFastPack = false;
 #endif
 
+// Whether multiply() takes 16-bit denormals for zero (ISA documents of MI100 and MI200; from MI300
+// on it does not).
+#if defined(__gfx908__) || defined(__gfx90a__)
+constexpr bool kDropsDenormals = true;
+#else
+constexpr bool kDropsDenormals = false;
+#endif
+
 // Instructions that make up one multiply().
 #if defined(__gfx950__)
 constexpr int kProducts = 1;

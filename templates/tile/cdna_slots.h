@@ -58,6 +58,7 @@ struct Slots {
   amd::Floats2 x[2], d[2], pair, r;
   float e[4];
   unsigned top;  // SiLU: largest product so far, as bits
+  float raised;  // SiLU: the lift of this run
   // Softmax
   amd::Floats2 base;          // subtracted from scaled logits; the lowest number at first
   amd::Floats2 total;         // of the exponentials, this lane's keys
@@ -114,7 +115,12 @@ struct Slots {
   // of the SIMD).
   // bf16: numbers carry a factor that makes rounding cheap.
   static constexpr bool upscaled = C::dtype == Dtype::bf16 && !amd::kFastPack;
-  static constexpr float one = upscaled ? amd::kDownscale : 1.0f;
+  // fp16 SiLU where the matrix unit drops denormals: probabilities are this many times as large, so
+  // that a row of one small probability is not lost. One too large makes overflow() true, and the
+  // second run goes without.
+  static constexpr float lift =
+      !softmax && C::dtype == Dtype::fp16 && amd::kDropsDenormals ? 16.0f : 1.0f;
+  static constexpr float one = upscaled ? amd::kDownscale : 1.0f / lift;
   static constexpr int operations = softmax ? 8 : 18;
   static constexpr int pack_ticks = C::dtype == Dtype::fp16 ? 3 : amd::kFastPack ? 1 : 3;
   HSTU_HOST_DEVICE static constexpr int ticks(int n) {
@@ -310,6 +316,7 @@ struct Slots {
       } else {
         const amd::Floats2 d = amd::Floats2{amd::exp2_negated(y.x), amd::exp2_negated(y.y)} + 1.0f;
         y *= amd::Floats2{amd::rcp(d.x), amd::rcp(d.y)};
+        if constexpr (lift != 1.0f) y *= raised;
       }
       p[c][i / 8][i % 8 / 2] = pack(y);
     }
@@ -320,9 +327,10 @@ struct Slots {
       constexpr float limit = C::dtype == Dtype::fp16 ? 65000.0f : 1e30f;
       return !(total.x < limit && total.y < limit);
     }
-    // An upscaled number too large is NaN, and so is the output: it makes this one, too.
+    // An upscaled number too large is NaN, a lifted one infinite, and so is the output: it makes
+    // this one NaN, too.
     float zero = 0.0f;
-    if constexpr (upscaled) {
+    if constexpr (upscaled || lift != 1.0f) {
 #pragma unroll
       for (int i = 0; i < v_tiles; ++i) {
         amd::keep_order();

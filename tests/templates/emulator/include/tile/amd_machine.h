@@ -59,6 +59,7 @@ HSTU_DEVICE unsigned pack(float low, float high) {
   return emulator::bits(bf16, low) | static_cast<unsigned>(emulator::bits(bf16, high)) << 16;
 }
 
+constexpr bool kDropsDenormals = true;
 constexpr float kDownscale = 1.0f / 65537.0f;
 HSTU_DEVICE unsigned pack_upscaled(Floats2 g) {
   const float low = g.x + __builtin_fmaf(g.x, kDownscale, -g.x);
