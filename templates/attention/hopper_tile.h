@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A query tile of the Hopper kernel, worked out once by the scheduling warp for all others: its
+// place, its mask, and the steps of keys that its rows need.
+#pragma once
+
+#include "attention/arguments.h"
+#include "attention/hopper_schedule.h"
+#include "base/types.h"
+#include "mask/mask.h"
+#include "tile/hopper_machine.h"
+
+namespace hstu {
+
+// What the scheduling warp tells the others about a tile, in shared memory, in groups of words that
+// are read together.
+struct HopperTile {
+  struct alignas(16) Steps {
+    int count;                       // -1: no tile is left
+    int diagonal_count;              // the first of them hold target rows' own keys
+    int diagonal_begin, main_begin;  // first key of either part; steps run from its end downwards
+  } steps;
+  struct alignas(16) Place {
+    int batch, head;
+    int first_row;  // within the sequence
+    float attn_scale;
+  } place;
+  struct alignas(16) Tokens {
+    int first_q, first_kv;  // tokens the sequence begins at (jagged), 0 (batched)
+    int unused[2];
+  } tokens;
+  struct alignas(16) Mask {
+    SequenceMask mask;
+  } mask;
+  // For each 64 rows: the steps [full_first, full_end) that need no mask, and the keys seen.
+  struct alignas(16) Rows {
+    int full_first, full_end;
+    int begin, end, diagonal_begin, diagonal_end;
+    int few;  // whether some row may see but a few keys
+    int unused;
+  } rows[3];
+};
+
+// The first key of a step.
+template <class C>
+HSTU_DEVICE int first_key(const HopperTile::Steps& t, int step) {
+  return step < t.diagonal_count ? t.diagonal_begin + (t.diagonal_count - 1 - step) * C::tile_n
+                                 : t.main_begin + (t.count - 1 - step) * C::tile_n;
+}
+
+// All 32 lanes call; lane g works out the keys of warpgroup g's rows, lane 3 those of the tile.
+template <class C>
+HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileName& name,
+                          int lane) {
+  constexpr MaskFeatures features{C::causal,  C::cross,   C::local,
+                                  C::context, C::minfull, C::targets};
+  GroupArguments group = a.uniform;
+  if (C::grouped) group = a.groups[name.batch / a.batches_per_group];
+  const int first_row = name.tile * C::tile_m;
+  const SequenceMask mask = resolve_mask(features, name.seqlen_q, name.seqlen_kv, name.targets,
+                                         group.local_len, group.context_len, group.minfull_len);
+  const int row = lane < 3 ? first_row + 64 * lane : first_row;
+  const TileKeys keys = tile_keys(features, mask, row, row + (lane < 3 ? 64 : C::tile_m));
+  const int begin = hopper::of_lane(keys.begin, 3), end = hopper::of_lane(keys.end, 3);
+  // Steps start at multiples of 64, so that a warpgroup's own rows and keys meet in half steps.
+  const int main_begin = begin / 64 * 64;
+  const int main_count = end > begin ? ceil_div(end - main_begin, C::tile_n) : 0;
+  int diagonal_begin = 0, diagonal_count = 0;
+  if (C::targets && !C::cross) {
+    const int own = hopper::of_lane(keys.diagonal_begin, 3);
+    const int own_end = hopper::of_lane(keys.diagonal_end, 3);
+    if (own_end > own) {
+      const int covered = main_count > 0 ? main_begin + main_count * C::tile_n : 0;
+      diagonal_begin = max_of(own / 64 * 64, covered);
+      diagonal_count = max_of(0, ceil_div(own_end - diagonal_begin, C::tile_n));
+    }
+  }
+  const int count = main_count + diagonal_count;
+  // Step count - 1 - x covers keys main_begin + x * tile_n and on.
+  const int from = max_of(keys.full_begin - main_begin, 0);
+  const int to = max_of(min_of(keys.full_end - main_begin, main_count * C::tile_n), 0);
+  const int full_first = count - to / C::tile_n;
+  const int full_end = max_of(count - ceil_div(from, C::tile_n), full_first);
+  if (lane < C::waves / 4 - 1)
+    t.rows[lane] = {full_first,
+                    full_end,
+                    keys.begin,
+                    keys.end,
+                    keys.diagonal_begin,
+                    keys.diagonal_end,
+                    keys.full_end - keys.full_begin < 32,
+                    0};
+  if (lane == 3) {
+    t.steps = {count, diagonal_count, diagonal_begin, main_begin};
+    t.place = {name.batch, name.head, first_row, group.attn_scale};
+    t.tokens = {name.first_q, name.first_kv, {0, 0}};
+    t.mask.mask = mask;
+  }
+}
+
+}  // namespace hstu

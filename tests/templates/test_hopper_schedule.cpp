@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper kernel's scheduling warp, 32 lanes of it on the host: every query tile is named
+// exactly once, and the steps of a tile hold every key that its rows see exactly once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "attention/hopper_tile.h"  // templates/
+#include "catch.hpp"
+
+using namespace hstu;
+
+namespace {
+
+template <bool causal_, bool cross_, bool local_, bool context_, bool targets_, int groups,
+          int tile_n_, bool jagged_>
+struct Shape {
+  static constexpr int head_dim_qk = 128, head_dim_v = 128;
+  static constexpr bool jagged = jagged_, grouped = false;
+  static constexpr bool causal = causal_, cross = cross_, local = local_, context = context_;
+  static constexpr bool minfull = local_, targets = targets_;
+  static constexpr int tile_m = 64 * groups, tile_n = tile_n_, waves = 4 * (groups + 1);
+};
+
+struct Batch {
+  std::vector<int> offsets_q{0}, offsets_kv{0}, targets;
+  ForwardArguments arguments{};
+};
+
+template <class C>
+Batch random_batch(std::mt19937& random, bool long_ones) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  Batch b;
+  const int batch = 1 + below(70), longest = long_ones ? 12000 : 1 + below(900);
+  const int context = C::context ? below(90) : 0;
+  const int fixed = below(longest), fixed_kv = below(longest);
+  int most_q = 0, most_kv = 0;
+  for (int i = 0; i < batch; ++i) {
+    const int targets = C::targets ? (below(3) ? below(30) : below(200)) : 0;
+    const int history = C::jagged ? (below(5) ? below(longest) : 0) : fixed + 200 - targets;
+    const int q = context + history + targets;
+    const int kv = !C::cross ? q : context + (C::jagged ? below(longest) : fixed_kv);
+    b.offsets_q.push_back(b.offsets_q.back() + q);
+    b.offsets_kv.push_back(b.offsets_kv.back() + kv);
+    b.targets.push_back(targets);
+    most_q = std::max(most_q, q);
+    most_kv = std::max(most_kv, kv);
+  }
+  ForwardArguments& a = b.arguments;
+  a.batch = batch;
+  a.heads = 1 + below(5);
+  a.seqlen_q = most_q;
+  a.seqlen_kv = most_kv;
+  a.uniform = {C::local ? below(300) : 0, context, C::local ? below(2) * below(300) : 0, 1.0f};
+  return b;
+}
+
+struct Described {
+  TileName name;
+  HopperTile tile;
+};
+
+// What workgroup `from` of `step` draws when it takes every step-th number.
+template <class C>
+std::vector<Described> draw(const ForwardArguments& a, unsigned from, unsigned step) {
+  std::vector<Described> drawn;
+  HopperTile shared{};
+  lanes::warp([&](int lane) {
+    HopperSchedule<C> schedule(a);
+    for (unsigned number = from;; number += step) {
+      const TileName name = schedule.find(a, number);
+      if (name.tile < 0) break;
+      describe<C>(shared, a, name, lane);
+      hopper::warp_barrier();
+      if (lane == 0) drawn.push_back({name, shared});
+      hopper::warp_barrier();
+    }
+  });
+  return drawn;
+}
+
+// "" if the steps of the tile are as they should be.
+template <class C>
+std::string judge(const Described& d) {
+  constexpr MaskFeatures f{C::causal, C::cross, C::local, C::context, C::minfull, C::targets};
+  const SequenceMask& m = d.tile.mask.mask;
+  const HopperTile::Steps& steps = d.tile.steps;
+  const int first_row = d.name.tile * C::tile_m;
+  for (int group = 0; group < C::waves / 4 - 1; ++group) {
+    const HopperTile::Rows& rows = d.tile.rows[group];
+    const int begin = first_row + 64 * group, end = std::min(begin + 64, m.seqlen_q);
+    // The ends of the rows and a few between: every row would take minutes.
+    for (int row = begin; row < end; row += row == begin || row + 7 >= end ? 1 : 7) {
+      const RowKeys keys = row_keys(f, m, row);
+      int seen = 0;
+      for (int s = 0; s < steps.count; ++s) {
+        const int from = first_key<C>(steps, s), to = std::min(from + C::tile_n, m.seqlen_kv);
+        const bool full = s >= rows.full_first && s < rows.full_end;
+        const int in_step = std::max(0, std::min(keys.end, to) - std::max(keys.begin, from));
+        const bool own = keys.diagonal && row >= from && row < to;
+        if (from < 0) return fmt::format("step {} begins at {}", s, from);
+        if (full && in_step != C::tile_n)
+          return fmt::format("row {}: step {} is called full, it sees {} keys", row, s, in_step);
+        // What a partial step looks at: the hull of the warpgroup's keys, and own keys.
+        if (in_step > 0 &&
+            (std::max(keys.begin, from) < rows.begin || std::min(keys.end, to) > rows.end))
+          return fmt::format("row {}: step {} lies outside the hull", row, s);
+        if (own && (row < rows.diagonal_begin || row >= rows.diagonal_end))
+          return fmt::format("row {}: its own key is outside the diagonal", row);
+        seen += in_step + own;
+      }
+      const int want = std::max(keys.end - keys.begin, 0) + keys.diagonal;
+      if (seen != want)
+        return fmt::format("row {} of {}: {} of {} keys are in the steps", row, m.seqlen_q, seen,
+                           want);
+      if (!rows.few && want < 32)
+        return fmt::format("row {} sees {} keys and is not called one of few", row, want);
+    }
+  }
+  return "";
+}
+
+template <class C>
+void check(std::mt19937& random, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    Batch b = random_batch<C>(random, round % 5 == 1);
+    ForwardArguments& a = b.arguments;
+    a.seq_offsets_q = C::jagged ? b.offsets_q.data() : nullptr;
+    a.seq_offsets_kv = C::jagged ? b.offsets_kv.data() : nullptr;
+    a.num_targets = C::targets ? b.targets.data() : nullptr;
+    const unsigned step = 1 + random() % 3;
+    std::set<std::tuple<int, int, int>> named;
+    size_t drawn = 0;
+    std::string wrong;
+    for (unsigned from = 0; from < step; ++from) {
+      for (const Described& d : draw<C>(a, from, step)) {
+        ++drawn;
+        named.insert({d.name.batch, d.name.head, d.name.tile});
+        const int i = d.name.batch;
+        const bool right = d.name.seqlen_q == b.offsets_q[i + 1] - b.offsets_q[i] &&
+                           d.name.seqlen_kv == b.offsets_kv[i + 1] - b.offsets_kv[i] &&
+                           d.name.targets == b.targets[i] &&
+                           d.name.first_q == (C::jagged ? b.offsets_q[i] : 0) &&
+                           d.name.first_kv == (C::jagged ? b.offsets_kv[i] : 0);
+        if (!right && wrong.empty()) wrong = fmt::format("sequence {} is told wrong", i);
+        if (wrong.empty() && d.name.head == 0) wrong = judge<C>(d);
+      }
+    }
+    std::set<std::tuple<int, int, int>> want;
+    for (int i = 0; i < a.batch; ++i)
+      for (int h = 0; h < a.heads; ++h)
+        for (int t = 0; t * C::tile_m < b.offsets_q[i + 1] - b.offsets_q[i]; ++t)
+          want.insert({i, h, t});
+    INFO(fmt::format("round {} batch {} heads {} longest {} window {} context {} wide {}", round,
+                     a.batch, a.heads, a.seqlen_q, a.uniform.local_len, a.uniform.context_len,
+                     a.uniform.minfull_len));
+    CHECK(wrong == "");
+    CHECK(drawn == want.size());
+    CHECK(named == want);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Hopper: every tile is named once, every visible key is in one step") {
+  std::mt19937 random(11);
+  //          causal cross  local  context targets groups keys jagged
+  check<Shape<true, false, false, false, true, 2, 128, true>>(random, 5);
+  check<Shape<true, false, true, true, true, 2, 128, true>>(random, 5);
+  check<Shape<true, false, true, true, true, 3, 128, true>>(random, 3);
+  check<Shape<false, false, true, true, true, 2, 64, true>>(random, 3);
+  check<Shape<true, true, true, true, true, 2, 128, true>>(random, 3);
+  check<Shape<false, true, false, false, true, 3, 128, true>>(random, 2);
+  check<Shape<true, false, false, true, true, 2, 64, false>>(random, 2);
+  check<Shape<false, false, false, false, false, 2, 128, false>>(random, 2);
+}
+
+TEST_CASE("Hopper: the checks notice a wrong description") {
+  using C = Shape<true, false, true, false, true, 2, 128, true>;
+  std::mt19937 random(3);
+  Batch b = random_batch<C>(random, false);
+  b.offsets_q = b.offsets_kv = {0, 700};
+  b.targets = {40};
+  ForwardArguments& a = b.arguments;
+  a.batch = a.heads = 1;
+  a.seqlen_q = a.seqlen_kv = 700;
+  a.uniform = {200, 0, 0, 1.0f};
+  a.seq_offsets_q = b.offsets_q.data();
+  a.seq_offsets_kv = b.offsets_kv.data();
+  a.num_targets = b.targets.data();
+  const std::vector<Described> drawn = draw<C>(a, 0, 1);
+  REQUIRE(drawn.size() == 6);
+  const auto noticed = [&](auto change) {
+    for (Described d : drawn) {
+      change(d.tile);
+      if (!judge<C>(d).empty()) return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(noticed([](HopperTile&) {}));
+  CHECK(noticed([](HopperTile& t) { --t.steps.count; }));
+  CHECK(noticed([](HopperTile& t) { t.steps.main_begin += 64; }));
+  CHECK(noticed([](HopperTile& t) { t.rows[1].full_end = t.steps.count; }));
+  CHECK(noticed([](HopperTile& t) { --t.rows[0].end; }));
+  CHECK(noticed([](HopperTile& t) { t.rows[0].few = 0; }));
+  CHECK(noticed([](HopperTile& t) { t.rows[0].diagonal_end -= 1; }));
+}
