@@ -10,7 +10,7 @@
 
 #include "attention/arguments.h"
 #include "attention/config.h"
-#include "attention/hopper_schedule.h"
+#include "attention/hopper_load.h"
 #include "attention/hopper_tile.h"
 #include "base/types.h"
 #include "mask/mask.h"
@@ -22,152 +22,14 @@ template <class C>
 struct HopperForward {
   using S = HopperShape<C>;
   using T = HopperTileLayer<C>;
-  static_assert(sizeof(HopperTile) <= S::tile_bytes);
+  using L = HopperLoad<C>;
+  template <int size>
+  using Ring = HopperRing<size>;
   static constexpr bool softmax = C::activation == Activation::softmax;
   static constexpr float log2e = 1.4426950408889634f;
   static constexpr MaskFeatures features{C::causal,  C::cross,   C::local,
                                          C::context, C::minfull, C::targets};
 
-  // Words of a tile's description. Read when they are needed, so that nothing of them stays in
-  // registers over the main loop.
-  template <class Words>
-  HSTU_DEVICE static Words read(unsigned from) {
-    static_assert(sizeof(Words) % 16 == 0);
-    union {
-      nvidia::Quad quads[sizeof(Words) / 16];
-      Words words;
-    } u;
-#pragma unroll
-    for (unsigned i = 0; i < sizeof(Words) / 16; ++i)
-      u.quads[i] = nvidia::load_shared(from + 16 * i);
-    return u.words;
-  }
-  // NVRTC knows no offsetof.
-  static constexpr unsigned kMaskAt =
-      sizeof(HopperTile::Steps) + sizeof(HopperTile::Place) + sizeof(HopperTile::Tokens);
-  static_assert(kMaskAt + sizeof(HopperTile::Mask) + 3 * sizeof(HopperTile::Rows) ==
-                sizeof(HopperTile));
-  HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile) {
-    return read<HopperTile::Steps>(tile);
-  }
-  HSTU_DEVICE static HopperTile::Place place_of(unsigned tile) {
-    return read<HopperTile::Place>(tile + sizeof(HopperTile::Steps));
-  }
-  HSTU_DEVICE static HopperTile::Tokens tokens_of(unsigned tile) {
-    return read<HopperTile::Tokens>(tile + sizeof(HopperTile::Steps) + sizeof(HopperTile::Place));
-  }
-  HSTU_DEVICE static SequenceMask mask_of(unsigned tile) {
-    return read<HopperTile::Mask>(tile + kMaskAt).mask;
-  }
-  HSTU_DEVICE static HopperTile::Rows rows_of(unsigned tile, int group) {
-    return read<HopperTile::Rows>(tile + kMaskAt + sizeof(HopperTile::Mask) +
-                                  group * sizeof(HopperTile::Rows));
-  }
-  HSTU_DEVICE static unsigned tile_at(unsigned base, int slot) {
-    return base + S::tiles + slot * S::tile_bytes;
-  }
-
-  // A place in a ring of buffers and the parity of its round.
-  template <int size>
-  struct Ring {
-    int at = 0;
-    unsigned round = 0;
-    HSTU_DEVICE void advance() {
-      if (++at == size) {
-        at = 0;
-        round ^= 1;
-      }
-    }
-  };
-
-  // ---- the scheduling warp: names and describes tiles, loads their queries ----
-  HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared) {
-    const ForwardArguments& a = arguments.forward;
-    const unsigned base = nvidia::shared_address(shared);
-    const int lane = T::lane();
-    const unsigned long long pass = hopper::pass_through_l2();
-    HopperSchedule<C> schedule(a);
-    Ring<S::q_buffers> q;
-    Ring<S::tile_slots> slot;
-    unsigned number = static_cast<unsigned>(nvidia::block());
-    for (;;) {
-      const TileName name = schedule.find(a, number);
-      HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot.at * S::tile_bytes);
-      hopper::wait(base + S::tile_empty + 8 * slot.at, slot.round ^ 1);
-      if (name.tile >= 0)
-        describe<C>(t, a, name, lane);
-      else if (lane == 3)
-        t.steps.count = -1;
-      // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
-      hopper::arrive(base + S::tile_full + 8 * slot.at);
-      slot.advance();
-      if (name.tile < 0) break;
-      hopper::wait(base + S::q_empty + 8 * q.at, q.round ^ 1);
-      unsigned next = 0;
-      if (lane == 0) {
-        const unsigned full = base + S::q_full + 8 * q.at;
-        hopper::arrive_expect(full, S::q_bytes);
-#pragma unroll
-        for (int panel = 0; panel < S::qk_panels; ++panel)
-          hopper::copy_box(base + S::q + q.at * S::q_bytes + panel * S::q_panel_bytes, &arguments.q,
-                           panel * 64, name.first_q + name.tile * C::tile_m, name.head,
-                           C::jagged ? 0 : name.batch, full, pass);
-        next = hopper::add_to(arguments.counters, 1);
-      }
-      q.advance();
-      number = static_cast<unsigned>(hopper::of_lane(static_cast<int>(next), 0)) + hopper::blocks();
-    }
-    // The last workgroup to end leaves the counters as it found them.
-    if (lane == 0) {
-      const unsigned ended = hopper::add_to(arguments.counters + 1, 1);
-      if (ended + 1 == static_cast<unsigned>(hopper::blocks())) {
-        arguments.counters[0] = 0;
-        arguments.counters[1] = 0;
-        hopper::device_fence();
-      }
-    }
-  }
-
-  // ---- the loading lane: keys and values ----
-  HSTU_DEVICE static void load(const HopperArguments& arguments, char* shared) {
-    const unsigned base = nvidia::shared_address(shared);
-    const unsigned long long keep = hopper::keep_in_l2();
-    Ring<S::tile_slots> slot;
-    Ring<S::stages> stage;
-    for (;; slot.advance()) {
-      hopper::wait(base + S::tile_full + 8 * slot.at, slot.round);
-      const unsigned tile = tile_at(base, slot.at);
-      const HopperTile::Steps steps = steps_of(tile);
-      if (steps.count < 0) break;
-      const HopperTile::Place place = place_of(tile);
-      const int first_kv = tokens_of(tile).first_kv;
-      hopper::arrive(base + S::tile_empty + 8 * slot.at);
-      for (int step = 0; step < steps.count; ++step, stage.advance())
-        load_step(arguments, base, stage, first_kv + hstu::first_key<C>(steps, step), place.head,
-                  C::jagged ? 0 : place.batch, keep);
-    }
-  }
-
-  HSTU_DEVICE static void load_step(const HopperArguments& arguments, unsigned base,
-                                    const Ring<S::stages>& stage, int token, int head, int batch,
-                                    unsigned long long policy) {
-    const unsigned k_full = base + S::k_full + 8 * stage.at,
-                   v_full = base + S::v_full + 8 * stage.at;
-    hopper::wait(base + S::k_empty + 8 * stage.at, stage.round ^ 1);
-    hopper::arrive_expect(k_full, S::k_bytes);
-#pragma unroll
-    for (int panel = 0; panel < S::qk_panels; ++panel)
-      hopper::copy_box(base + S::k + stage.at * S::k_bytes + panel * S::panel_bytes, &arguments.k,
-                       panel * 64, token, head, batch, k_full, policy);
-    hopper::wait(base + S::v_empty + 8 * stage.at, stage.round ^ 1);
-    hopper::arrive_expect(v_full, S::v_bytes);
-#pragma unroll
-    for (int panel = 0; panel < S::v_panels; ++panel)
-      hopper::copy_box(base + S::v + stage.at * S::v_bytes + panel * S::panel_bytes, &arguments.v,
-                       panel * 64, token, head, batch, v_full, policy);
-  }
-
-  // ---- a computing warpgroup ----
   struct State {
     float o[T::o_count];
     float row_max[2], row_sum[2];  // softmax; of log2-scaled logits
@@ -191,11 +53,11 @@ struct HopperForward {
 
   HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned tile, int group,
                                 unsigned q_at) {
-    const HopperTile::Place place = place_of(tile);
+    const HopperTile::Place place = L::place_of(tile);
     const long long batch = place.batch, head = place.head;
     const int row = place.first_row + 64 * group;
-    const int rows = min_of(64, mask_of(tile).seqlen_q - row);  // that exist
-    const long long token = tokens_of(tile).first_q + row;
+    const int rows = min_of(64, L::mask_of(tile).seqlen_q - row);  // that exist
+    const long long token = L::tokens_of(tile).first_q + row;
     const float attn_scale = place.attn_scale;
     float factor[2] = {attn_scale, attn_scale};
     if (softmax) {
@@ -307,10 +169,10 @@ struct HopperForward {
     Ring<S::tile_slots> slot;
     for (;; q.advance(), slot.advance()) {
       hopper::wait(base + S::tile_full + 8 * slot.at, slot.round);
-      const unsigned tile = tile_at(base, slot.at);
-      const int steps = nvidia::uniform(steps_of(tile).count);
+      const unsigned tile = L::tile_at(base, slot.at);
+      const int steps = nvidia::uniform(L::steps_of(tile).count);
       if (steps < 0) break;
-      const HopperTile::Rows rows = rows_of(tile, group);
+      const HopperTile::Rows rows = L::rows_of(tile, group);
       const int full_first = nvidia::uniform(rows.full_first);
       const int full_end = nvidia::uniform(rows.full_end);
       hopper::wait(base + S::q_full + 8 * q.at, q.round);
@@ -354,6 +216,7 @@ struct HopperForward {
       w.row_sum[0] = w.row_sum[1] = 0.0f;
     }
   }
+
   // Multiplies queries with `count` keys at `k`; then all earlier products are done too.
   template <int count>
   HSTU_DEVICE static void score(float (&s)[count / 2], State& w, unsigned base,
@@ -429,8 +292,8 @@ struct HopperForward {
     RowKeys keys[2];
     int row[2];
     HSTU_DEVICE Seen(unsigned tile, int group) {
-      const SequenceMask mask = mask_of(tile);
-      const int first_row = place_of(tile).first_row + 64 * group;
+      const SequenceMask mask = L::mask_of(tile);
+      const int first_row = L::place_of(tile).first_row + 64 * group;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         row[i] = first_row + T::row(i);
@@ -462,9 +325,9 @@ struct HopperForward {
                                        unsigned long long queries) {
     constexpr int part = S::part_keys;
     const unsigned base = nvidia::shared_address(shared);
-    const int from = nvidia::uniform(hstu::first_key<C>(steps_of(tile), step));
-    const int seqlen_kv = nvidia::uniform(mask_of(tile).seqlen_kv);
-    const HopperTile::Rows rows = rows_of(tile, group);
+    const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
+    const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
+    const HopperTile::Rows rows = L::rows_of(tile, group);
     const Span span = seen_span(rows, from, min_of(from + C::tile_n, seqlen_kv));
     const bool own =
         C::targets && !C::cross &&
@@ -524,14 +387,14 @@ struct HopperForward {
                                      unsigned long long queries) {
     constexpr int part = S::part_keys;
     const unsigned base = nvidia::shared_address(shared);
-    const int from = nvidia::uniform(hstu::first_key<C>(steps_of(tile), step));
-    const int seqlen_kv = nvidia::uniform(mask_of(tile).seqlen_kv);
+    const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
+    const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
 #pragma unroll 1
     for (int skipped = C::tile_n - part; skipped >= 0; skipped -= part) {
       const int first = from + skipped;
-      const Span span = seen_span(rows_of(tile, group), first, min_of(first + part, seqlen_kv));
+      const Span span = seen_span(L::rows_of(tile, group), first, min_of(first + part, seqlen_kv));
       if (span.low >= span.high) continue;
       float s[part / 2];
       unsigned p[part / 4];
@@ -593,9 +456,9 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
     hopper::give_registers<S::loader_registers>();
     const int warp = nvidia::uniform(nvidia::thread() / 32);
     if (warp == 0) {
-      HopperForward<C>::schedule(arguments, shared);
+      HopperLoad<C>::schedule(arguments, shared);
     } else if (warp == 1 && nvidia::thread() % 32 == 0) {
-      HopperForward<C>::load(arguments, shared);
+      HopperLoad<C>::load(arguments, shared);
     }
   } else {
     hopper::take_registers<S::registers>();

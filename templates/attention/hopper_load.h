@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The warpgroup of the Hopper kernel that computes nothing: one warp names and describes query
+// tiles and loads their queries, one lane loads keys and values. And how all read the descriptions.
+#pragma once
+
+#include "attention/arguments.h"
+#include "attention/hopper_schedule.h"
+#include "attention/hopper_tile.h"
+#include "base/types.h"
+#include "tile/hopper.h"
+
+namespace hstu {
+
+// A place in a ring of buffers and the parity of its round.
+template <int size>
+struct HopperRing {
+  int at = 0;
+  unsigned round = 0;
+  HSTU_DEVICE void advance() {
+    if (++at == size) {
+      at = 0;
+      round ^= 1;
+    }
+  }
+};
+
+template <class C>
+struct HopperLoad {
+  using S = HopperShape<C>;
+  static_assert(sizeof(HopperTile) <= S::tile_bytes);
+
+  // Words of a tile's description. Read when they are needed, so that nothing of them stays in
+  // registers over the main loop.
+  template <class Words>
+  HSTU_DEVICE static Words read(unsigned from) {
+    static_assert(sizeof(Words) % 16 == 0);
+    union {
+      nvidia::Quad quads[sizeof(Words) / 16];
+      Words words;
+    } u;
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(Words) / 16; ++i)
+      u.quads[i] = nvidia::load_shared(from + 16 * i);
+    return u.words;
+  }
+  // NVRTC knows no offsetof.
+  static constexpr unsigned kMaskAt =
+      sizeof(HopperTile::Steps) + sizeof(HopperTile::Place) + sizeof(HopperTile::Tokens);
+  static_assert(kMaskAt + sizeof(HopperTile::Mask) + 3 * sizeof(HopperTile::Rows) ==
+                sizeof(HopperTile));
+  HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile) {
+    return read<HopperTile::Steps>(tile);
+  }
+  HSTU_DEVICE static HopperTile::Place place_of(unsigned tile) {
+    return read<HopperTile::Place>(tile + sizeof(HopperTile::Steps));
+  }
+  HSTU_DEVICE static HopperTile::Tokens tokens_of(unsigned tile) {
+    return read<HopperTile::Tokens>(tile + sizeof(HopperTile::Steps) + sizeof(HopperTile::Place));
+  }
+  HSTU_DEVICE static SequenceMask mask_of(unsigned tile) {
+    return read<HopperTile::Mask>(tile + kMaskAt).mask;
+  }
+  HSTU_DEVICE static HopperTile::Rows rows_of(unsigned tile, int group) {
+    return read<HopperTile::Rows>(tile + kMaskAt + sizeof(HopperTile::Mask) +
+                                  group * sizeof(HopperTile::Rows));
+  }
+  HSTU_DEVICE static unsigned tile_at(unsigned base, int slot) {
+    return base + S::tiles + slot * S::tile_bytes;
+  }
+
+  // ---- the scheduling warp: names and describes tiles, loads their queries ----
+  HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared) {
+    const ForwardArguments& a = arguments.forward;
+    const unsigned base = nvidia::shared_address(shared);
+    const int lane = HopperTileLayer<C>::lane();
+    const unsigned long long pass = hopper::pass_through_l2();
+    HopperSchedule<C> schedule(a);
+    HopperRing<S::q_buffers> q;
+    HopperRing<S::tile_slots> slot;
+    unsigned number = static_cast<unsigned>(nvidia::block());
+    for (;;) {
+      const TileName name = schedule.find(a, number);
+      HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot.at * S::tile_bytes);
+      hopper::wait(base + S::tile_empty + 8 * slot.at, slot.round ^ 1);
+      if (name.tile >= 0)
+        describe<C>(t, a, name, lane);
+      else if (lane == 3)
+        t.steps.count = -1;
+      // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
+      hopper::arrive(base + S::tile_full + 8 * slot.at);
+      slot.advance();
+      if (name.tile < 0) break;
+      hopper::wait(base + S::q_empty + 8 * q.at, q.round ^ 1);
+      unsigned next = 0;
+      if (lane == 0) {
+        const unsigned full = base + S::q_full + 8 * q.at;
+        hopper::arrive_expect(full, S::q_bytes);
+#pragma unroll
+        for (int panel = 0; panel < S::qk_panels; ++panel)
+          hopper::copy_box(base + S::q + q.at * S::q_bytes + panel * S::q_panel_bytes, &arguments.q,
+                           panel * 64, name.first_q + name.tile * C::tile_m, name.head,
+                           C::jagged ? 0 : name.batch, full, pass);
+        next = hopper::add_to(arguments.counters, 1);
+      }
+      q.advance();
+      number = static_cast<unsigned>(hopper::of_lane(static_cast<int>(next), 0)) + hopper::blocks();
+    }
+    // The last workgroup to end leaves the counters as it found them.
+    if (lane == 0) {
+      const unsigned ended = hopper::add_to(arguments.counters + 1, 1);
+      if (ended + 1 == static_cast<unsigned>(hopper::blocks())) {
+        arguments.counters[0] = 0;
+        arguments.counters[1] = 0;
+        hopper::device_fence();
+      }
+    }
+  }
+
+  // ---- the loading lane: keys and values ----
+  HSTU_DEVICE static void load(const HopperArguments& arguments, char* shared) {
+    const unsigned base = nvidia::shared_address(shared);
+    const unsigned long long keep = hopper::keep_in_l2();
+    HopperRing<S::tile_slots> slot;
+    HopperRing<S::stages> stage;
+    for (;; slot.advance()) {
+      hopper::wait(base + S::tile_full + 8 * slot.at, slot.round);
+      const unsigned tile = tile_at(base, slot.at);
+      const HopperTile::Steps steps = steps_of(tile);
+      if (steps.count < 0) break;
+      const HopperTile::Place place = place_of(tile);
+      const int first_kv = tokens_of(tile).first_kv;
+      hopper::arrive(base + S::tile_empty + 8 * slot.at);
+      for (int step = 0; step < steps.count; ++step, stage.advance())
+        load_step(arguments, base, stage, first_kv + first_key<C>(steps, step), place.head,
+                  C::jagged ? 0 : place.batch, keep);
+    }
+  }
+
+  HSTU_DEVICE static void load_step(const HopperArguments& arguments, unsigned base,
+                                    const HopperRing<S::stages>& stage, int token, int head,
+                                    int batch, unsigned long long policy) {
+    const unsigned k_full = base + S::k_full + 8 * stage.at,
+                   v_full = base + S::v_full + 8 * stage.at;
+    hopper::wait(base + S::k_empty + 8 * stage.at, stage.round ^ 1);
+    hopper::arrive_expect(k_full, S::k_bytes);
+#pragma unroll
+    for (int panel = 0; panel < S::qk_panels; ++panel)
+      hopper::copy_box(base + S::k + stage.at * S::k_bytes + panel * S::panel_bytes, &arguments.k,
+                       panel * 64, token, head, batch, k_full, policy);
+    hopper::wait(base + S::v_empty + 8 * stage.at, stage.round ^ 1);
+    hopper::arrive_expect(v_full, S::v_bytes);
+#pragma unroll
+    for (int panel = 0; panel < S::v_panels; ++panel)
+      hopper::copy_box(base + S::v + stage.at * S::v_bytes + panel * S::panel_bytes, &arguments.v,
+                       panel * 64, token, head, batch, v_full, policy);
+  }
+};
+
+}  // namespace hstu
