@@ -143,6 +143,21 @@ struct HopperForward {
     for (int i = 0; i < 2; ++i) shift[i] = w.row_max[i] == -infinity() ? 0.0f : w.row_max[i];
   }
 
+  // Softmax wants logits whose scale is positive: maxima are taken, and hidden ones are -infinity,
+  // before the scale. Those of a negative one change their sign here; step_scale() is its size.
+  template <int count>
+  HSTU_DEVICE static void turn(const ForwardArguments& a, float (&s)[count / 2]) {
+    if (a.alpha < 0.0f) {
+#pragma unroll
+      for (int e = 0; e < count / 2; ++e) s[e] = -s[e];
+    }
+  }
+  // What full and partial steps scale logits with.
+  HSTU_DEVICE static float step_scale(const ForwardArguments& a) {
+    if (softmax) return (a.alpha < 0.0f ? -a.alpha : a.alpha) * log2e;
+    return a.alpha * 0.5f;
+  }
+
   HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 
   // V rows past the sequence's end belong to its neighbour: their P is zero, but 0 * infinity is
@@ -264,7 +279,8 @@ struct HopperForward {
     unsigned p[C::tile_n / 4];
     score<C::tile_n>(s, w, base, queries, base + S::k + w.stage.at * S::k_bytes);
     release(base + S::k_empty + 8 * w.stage.at);
-    const float scale = softmax ? a.alpha * log2e : a.alpha * 0.5f;
+    const float scale = step_scale(a);
+    if (softmax) turn<C::tile_n>(a, s);
     float shift[2];
     if (softmax) raise<C::tile_n>(s, w, scale, shift);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
@@ -368,7 +384,8 @@ struct HopperForward {
     hopper::product_wait<0>();
     hopper::pin<count / 2>(s);
     release(base + S::k_empty + 8 * w.stage.at);
-    const float scale = softmax ? a.alpha * log2e : a.alpha * 0.5f;
+    const float scale = step_scale(a);
+    if (softmax) turn<count>(a, s);
     float shift[2];
     if (own) seen.template hide<true>(s, 0, count / 2, first);
     if (softmax) {

@@ -113,6 +113,8 @@ jit::Problem random_problem(const Structure& s, std::mt19937& random, int scale 
     p.q_strides = strides(s.qk), p.k_strides = strides(s.qk);
     p.v_strides = strides(s.v), p.o_strides = strides(s.v);
   }
+  // Softmax kernels that take maxima before the scale have to mind its sign.
+  if (one_in(4)) p.alpha = one_in(2) ? -0.3f : 0.4f;
   p.data.seed = random();
   return p;
 }
