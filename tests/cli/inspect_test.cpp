@@ -40,14 +40,6 @@ json reports_of(const Outcome& o) {
   return j["reports"];
 }
 
-void check_refused(const Outcome& o, int code, std::vector<std::string> words) {
-  INFO("stdout: " << o.out << "stderr: " << o.err);
-  CHECK(o.code == code);
-  CHECK(o.lines_err() == 1);
-  CHECK(o.out.empty());
-  for (const std::string& word : words) CHECK_THAT(o.err, ContainsSubstring(word));
-}
-
 }  // namespace
 
 TEST_CASE("inspect --schedule of an object: text and JSON") {

@@ -22,6 +22,17 @@ int Outcome::lines_err() const {
   return static_cast<int>(std::count(err.begin(), err.end(), '\n'));
 }
 
+void check_refused(const Outcome& o, int code, const std::vector<std::string>& words) {
+  INFO("stdout: " << o.out << "stderr: " << o.err);
+  CHECK(o.code == code);
+  CHECK(o.lines_err() == 1);
+  CHECK(o.out.empty());
+  for (const std::string& word : words) {
+    INFO("missing: " << word);
+    CHECK(o.err.find(word) != std::string::npos);
+  }
+}
+
 Program::Program() : folder_(std::move(*TempDir::create("cli-test-"))) {
   environment = {{"PATH", std::getenv("PATH")}, {"HOME", folder_.path()}};
   if (const char* options = std::getenv("ASAN_OPTIONS")) environment["ASAN_OPTIONS"] = options;

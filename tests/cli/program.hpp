@@ -34,5 +34,8 @@ class Program {
   hstu::jit::TempDir folder_;
 };
 
+// The call failed with this exit code, printed nothing but one line, and that holds the words.
+void check_refused(const Outcome& o, int code, const std::vector<std::string>& words);
+
 // A small problem with every mask feature.
 extern const char* const kSmallSpec;

@@ -27,14 +27,6 @@ std::string planned_target(const Program& p, std::vector<std::string> options,
   return json::parse(o.out)["target"];
 }
 
-void check_refused(const Outcome& o, int code, std::vector<std::string> words) {
-  INFO("stdout: " << o.out << "stderr: " << o.err);
-  CHECK(o.code == code);
-  CHECK(o.lines_err() == 1);
-  CHECK(o.out.empty());
-  for (const std::string& word : words) CHECK_THAT(o.err, ContainsSubstring(word));
-}
-
 }  // namespace
 
 TEST_CASE("a simulated device names the target of plan, emit, mask and inspect") {
