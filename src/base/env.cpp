@@ -18,6 +18,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_DUMP", "folder that receives source, options, log and object of each compile"},
     {"HSTU_JIT_CACHE_DIR", "folder of the kernel cache (default ~/.cache/hstu-jit)"},
     {"HSTU_JIT_CACHE_MODE", "rw (default), ro, off, or sealed: a miss is an error"},
+    {"HSTU_JIT_BUNDLES", "bundles of kernels to read: FILE or FILE@sha256:DIGEST, colons between"},
     {"HSTU_JIT_COMPILE", "worker (default) or inprocess, for hosts that forbid child processes"},
     {"HSTU_JIT_COMPILE_TIMEOUT", "seconds a compile may take (default 120)"},
     {"HSTU_JIT_WORKER", "path of the program hstu-jit-worker"},

@@ -8,13 +8,14 @@
 #include <mutex>
 
 #include "base/env.hpp"
+#include "base/fork_mutex.hpp"
 #include "base/text.hpp"
 
 namespace hstu::jit {
 namespace {
 
 struct Sink {
-  std::mutex mutex;
+  ForkMutex mutex;
   LogSink function = nullptr;
   void* user = nullptr;
 };
@@ -49,7 +50,7 @@ LogLevel log_level() {
 }
 
 void set_log_sink(LogSink function, void* user) {
-  const std::lock_guard<std::mutex> lock(sink().mutex);
+  const std::lock_guard<ForkMutex> lock(sink().mutex);
   sink().function = function;
   sink().user = user;
 }
@@ -59,7 +60,7 @@ void log(LogLevel level, std::string_view line) {
   LogSink function = nullptr;
   void* user = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(sink().mutex);
+    const std::lock_guard<ForkMutex> lock(sink().mutex);
     function = sink().function;
     user = sink().user;
   }

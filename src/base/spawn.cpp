@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -27,6 +28,9 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 // group yet. More programs at a time than places are bound to our life by the kernel alone.
 constexpr pid_t kTaken = 1;
 std::atomic<pid_t> running_groups[256];
+// Whose they are: a child made by fork has a copy of its parent's, which it must not kill.
+std::atomic<pid_t> running_owner{0};
+std::atomic<bool> ended{false};
 
 void end_with_children(int signal) {
   kill_running_processes();
@@ -40,6 +44,7 @@ struct Start {
   char* const* environment;
   int in, out, err, failed;
   bool own_group;
+  int priority;
   pid_t parent;
 };
 
@@ -50,6 +55,8 @@ int become(const Start& start) {
   // Whatever ends this program, SIGKILL too, ends the child. It may have happened already.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
   if (::getppid() != start.parent) return ESRCH;
+  // Politeness that is refused is no reason not to start.
+  if (start.priority != 0) ::setpriority(PRIO_PROCESS, 0, start.priority);
   const int from[] = {start.in, start.out, start.err};
   for (int to = 0; to < 3; ++to) {
     if (::dup2(from[to], to) < 0) return errno;
@@ -99,6 +106,11 @@ int Pipe::open() {
 }
 
 RunningGroup::RunningGroup() {
+  const pid_t self = ::getpid();
+  pid_t owner = running_owner;
+  if (owner != self && running_owner.compare_exchange_strong(owner, self)) {
+    for (std::atomic<pid_t>& place : running_groups) place = 0;
+  }
   for (std::atomic<pid_t>& place : running_groups) {
     pid_t free = 0;
     if (place.compare_exchange_strong(free, kTaken)) {
@@ -123,6 +135,7 @@ int spawn(const std::string& program, const ProcessOptions& options, const Pipe&
   start.environment = options.environment ? environment.data() : environ;
   start.in = in.read, start.out = out.write, start.err = err.write, start.failed = failed.write;
   start.own_group = options.own_group;
+  start.priority = options.nice == 0 ? 0 : ::getpriority(PRIO_PROCESS, 0) + options.nice;
   start.parent = ::getpid();
   sigset_t all, before;
   sigfillset(&all);
@@ -150,11 +163,19 @@ int spawn(const std::string& program, const ProcessOptions& options, const Pipe&
 }
 
 void kill_running_processes() {
+  if (running_owner != ::getpid()) return;
   for (const std::atomic<pid_t>& place : running_groups) {
     const pid_t group = place;
     if (group > kTaken) ::kill(-group, SIGKILL);
   }
 }
+
+void end_running_processes() {
+  ended = true;  // first: a program that starts right now is seen either here or by its starter
+  kill_running_processes();
+}
+
+bool processes_ended() { return ended; }
 
 void end_children_on_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {

@@ -113,6 +113,7 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
         "", ""};
   };
   if (options.argv.empty()) return failure("no program named");
+  if (processes_ended()) return failure("this program is ending");
   std::string program = options.argv[0];
   if (program.find('/') == std::string::npos) {
     const std::optional<std::string> found = find_program(program);
@@ -137,6 +138,7 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
   ProcessResult result;
   result.timeout = options.timeout;
   const auto kill_all = [&] { ::kill(options.own_group ? -pid : pid, SIGKILL); };
+  if (processes_ended()) kill_all();  // the end came between the question above and the start
   const Clock::time_point deadline = Clock::now() + options.timeout;
   std::string_view input = options.input;
   if (input.empty()) in.close_write();

@@ -20,6 +20,7 @@ struct ProcessOptions {
   size_t max_output = size_t{256} << 20;  // more is cut off and `output_cut` set
   // False: the program joins this process's group, so that whoever kills that group ends it too.
   bool own_group = true;
+  int nice = 0;  // added to this process's own niceness
 };
 
 struct ProcessResult {
@@ -41,6 +42,9 @@ Result<ProcessResult> run_process(const ProcessOptions& options);
 
 // Kills every program that run_process runs now, each with its process group. Safe in a handler.
 void kill_running_processes();
+// For programs that are about to end: does that, and from now on run_process starts nothing and
+// fails. Safe in a handler.
+void end_running_processes();
 // For programs, not libraries: SIGINT, SIGTERM and SIGHUP, where not ignored, first do that. Groups
 // of their own hear nothing of a terminal's interrupt.
 void end_children_on_signals();

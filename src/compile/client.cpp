@@ -35,10 +35,12 @@ Call problem(std::string text) {
   return call;
 }
 
-Call call_in_process(const Job& job) {
-  // hipRTC miscompiles when called from several threads.
-  static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
+Call call_in_process(const Job& job, std::chrono::milliseconds timeout) {
+  // hipRTC miscompiles when called from several threads. A child forked during a compile finds the
+  // mutex locked for ever, and the compiler in no state to be called.
+  static std::timed_mutex mutex;
+  const std::unique_lock<std::timed_mutex> lock(mutex, timeout);
+  if (!lock.owns_lock()) return problem("the compiler in this process did not become free in time");
   Call call;
   call.answer = run_job(job);
   call.answered = true;
@@ -56,8 +58,8 @@ bool compile_in_process() {
   return mode == "inprocess";
 }
 
-Call call_worker(const Job& job, std::chrono::milliseconds timeout) {
-  if (compile_in_process()) return call_in_process(job);
+Call call_worker(const Job& job, std::chrono::milliseconds timeout, int nice) {
+  if (compile_in_process()) return call_in_process(job, timeout);
   Result<std::string> worker = find_worker();
   if (!worker.ok()) return problem(worker.error().message);
 
@@ -74,6 +76,7 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout) {
     options.input = encode_job(job);
     options.environment = worker_environment(folder->path());
     options.timeout = std::max(left, std::chrono::milliseconds(1));
+    options.nice = nice;
     options.max_output = size_t{128} << 20;  // of a worker gone wild; objects are far smaller
     Result<ProcessResult> result = run_process(options);
     if (!result.ok()) return problem(result.error().message);

@@ -20,6 +20,6 @@ bool compile_in_process();
 
 // Runs the job within the time given. A crash is retried once in a fresh worker. Leaves no process
 // and no temporary folder.
-Call call_worker(const Job& job, std::chrono::milliseconds timeout);
+Call call_worker(const Job& job, std::chrono::milliseconds timeout, int nice = 0);
 
 }  // namespace hstu::jit

@@ -144,7 +144,7 @@ Result<CodeObject> compile(const Source& source, const Target& target, const Too
   // Without the head: it is no part of the key, so it may not reach the compiler.
   job.source = source.body;
 
-  Call call = call_worker(job, options.timeout);
+  Call call = call_worker(job, options.timeout, options.nice);
   dump(job, options, call);
   const std::string what = fmt::format("{} for {}", printable(source.entry, 120), target.name);
   if (!call.answered) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct CompileOptions {
   std::chrono::milliseconds timeout{120000};
   std::string dump_dir;                  // HSTU_JIT_DUMP: source, options, log, object per key
   std::vector<std::string> extra_flags;  // HSTU_JIT_EXTRA_FLAGS; part of the request key
+  int nice = 0;                          // of the worker, above this process's own
 };
 
 // From HSTU_JIT_COMPILE_TIMEOUT, HSTU_JIT_DUMP and HSTU_JIT_EXTRA_FLAGS. Errors: kUsage.
@@ -48,6 +50,8 @@ std::vector<std::string> canonical_options(const Target& target, Driver driver,
 // build id in `state_dir` (may be empty), so that a warm start spawns no compiler.
 // Errors: kCompile, naming what was looked for and what to install.
 Result<Toolchain> find_toolchain(const Target& target, const std::string& state_dir);
+// The same where it is remembered: starts and writes nothing.
+std::optional<Toolchain> remembered_toolchain(const Target& target, const std::string& state_dir);
 
 // Compiles in a worker process. Never crashes, never waits past the timeout.
 // Errors: kCompile (message: first diagnostic, or the signal, or the time-out; detail: log, path of

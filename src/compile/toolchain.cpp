@@ -12,6 +12,7 @@
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
+#include "base/fork_mutex.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "compile/client.hpp"
@@ -170,7 +171,7 @@ void save_memo(const std::string& path, const std::string& asked, const Memo& me
 
 // The same within this process, per folder ("": none).
 struct Memory {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::map<std::string, Memo> memos;
 };
 Memory& memory() {
@@ -240,33 +241,62 @@ Result<Memo> ask(const Target& target, const std::vector<Choice>& list) {
   return no_compiler(target, tried, advice(target, true));
 }
 
-}  // namespace
+struct Question {
+  std::vector<Choice> choices;
+  std::string asked;  // digest
+  std::string key;    // in the memory
+  std::string path;   // of the memo, may be ""
+};
 
-Result<Toolchain> find_toolchain(const Target& target, const std::string& state_dir) {
+Result<Question> question_of(const Target& target, const std::string& state_dir) {
   if (target.vendor == Vendor::cpu && cpu_level_flags(target.name).empty()) {
     return no_compiler(target, "the level is unknown", "hstu-jit targets lists those there are");
   }
-  const std::vector<Choice> list = choices(target);
-  if (list.empty()) return no_compiler(target, "", advice(target, false));
+  Question made;
+  made.choices = choices(target);
+  if (made.choices.empty()) return no_compiler(target, "", advice(target, false));
+  made.asked = question(target, made.choices);
+  made.key = made.asked + state_dir;
+  made.path = memo_path(state_dir, made.asked);
+  return made;
+}
 
-  const std::string asked = question(target, list);
-  const std::string remembered = asked + state_dir;
+void remember(const Question& question, const Memo& memo) {
+  const std::lock_guard<ForkMutex> lock(memory().mutex);
+  memory().memos[question.key] = memo;
+}
+
+// The files are looked at without the lock.
+std::optional<Toolchain> recall(const Question& question) {
+  std::optional<Memo> memo;
   {
-    const std::lock_guard<std::mutex> lock(memory().mutex);
-    const auto found = memory().memos.find(remembered);
-    if (found != memory().memos.end() && still_true(found->second)) return found->second.toolchain;
+    const std::lock_guard<ForkMutex> lock(memory().mutex);
+    const auto found = memory().memos.find(question.key);
+    if (found != memory().memos.end()) memo = found->second;
   }
-  const std::string path = memo_path(state_dir, asked);
-  std::optional<Memo> memo = load_memo(path, asked, list);
-  if (!memo) {
-    Result<Memo> answer = ask(target, list);
-    if (!answer.ok()) return std::move(answer).error();
-    memo = std::move(*answer);
-    save_memo(path, asked, *memo);
-  }
-  const std::lock_guard<std::mutex> lock(memory().mutex);
-  memory().memos[remembered] = *memo;
-  return memo->toolchain;
+  if (memo && still_true(*memo)) return std::move(memo->toolchain);
+  memo = load_memo(question.path, question.asked, question.choices);
+  if (!memo) return std::nullopt;
+  remember(question, *memo);
+  return std::move(memo->toolchain);
+}
+
+}  // namespace
+
+std::optional<Toolchain> remembered_toolchain(const Target& target, const std::string& state_dir) {
+  const Result<Question> question = question_of(target, state_dir);
+  return question.ok() ? recall(*question) : std::nullopt;
+}
+
+Result<Toolchain> find_toolchain(const Target& target, const std::string& state_dir) {
+  const Result<Question> question = question_of(target, state_dir);
+  if (!question.ok()) return question.error();
+  if (std::optional<Toolchain> known = recall(*question)) return std::move(*known);
+  Result<Memo> answer = ask(target, question->choices);
+  if (!answer.ok()) return std::move(answer).error();
+  save_memo(question->path, question->asked, *answer);
+  remember(*question, *answer);
+  return answer->toolchain;
 }
 
 }  // namespace hstu::jit

@@ -134,7 +134,8 @@ void estimate(Plan& plan, const Geometry& g, const Problem& p, const TileChoice&
 
 }  // namespace
 
-Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const Target& target) {
+Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const Target& target,
+                       PlanDetail detail) {
   if (Status s = check_strides(geometry, problem, target); !s) return s.error();
   Plan plan;
   plan.target = target;
@@ -157,7 +158,6 @@ Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const T
   c.q_buffers = tiles->q_buffers;
   plan.template_name = tiles->template_name;
   plan.entry = entry_name(c);
-  plan.why = tiles->why;
 
   const int64_t query_tiles = (geometry.longest_q + int64_t{c.tile_m} - 1) / c.tile_m;
   if (__builtin_mul_overflow(problem.batch, int64_t{problem.heads}, &plan.launch.grid) ||
@@ -177,6 +177,8 @@ Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const T
                     problem.batch, problem.heads, query_tiles, plan.launch.grid, target.name, most),
         "/batch", ""};
 
+  if (detail == PlanDetail::launch) return plan;
+  plan.why = std::move(tiles->why);
   estimate(plan, geometry, problem, *tiles);
   const Estimate& e = plan.estimate;
   plan.why.push_back(fmt::format(

@@ -55,8 +55,13 @@ struct Plan {
   std::vector<std::string> why;  // one sentence per choice
 };
 
+// How much of a plan is wanted. launch: target, template, entry, configuration and launch shape, in
+// microseconds whatever the batch; estimate and `why` stay empty.
+enum class PlanDetail { full, launch };
+
 // Errors: kUnsupported when the target has no kernel for this problem.
-Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const Target& target);
+Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const Target& target,
+                       PlanDetail detail = PlanDetail::full);
 
 std::string to_json(const Plan& plan, int indent = -1);  // schema hstu-jit/plan/1
 std::string to_text(const Plan& plan);                   // for people

@@ -123,13 +123,24 @@ std::string_view template_text(std::string_view file) {
 }
 
 Result<Source> write_source(const Plan& plan, std::string_view spec_json) {
-  Source source;
-  source.entry = plan.entry;
-  source.head = comment(fmt::format(
+  Result<Source> source = write_body(plan);
+  if (!source) return source;
+  source->head = comment(fmt::format(
       "{}\nWritten by hstu-jit for {}. One self-contained file: configuration, then templates.\n\n"
       "Spec\n{}\n\nPlan\n{}",
       plan.entry, plan.target.name, spec_json, to_text(plan)));
-  // The entry's name follows from the configuration; it is part of the body and so of the key.
+  return source;
+}
+
+std::string source_seed(const Plan& plan) {
+  return plan.template_name + "\n" + plan.entry + "\n" + config_text(plan);
+}
+
+Result<Source> write_body(const Plan& plan) {
+  Source source;
+  source.entry = plan.entry;
+  // Nothing but what source_seed() holds may be looked at here. The entry's name follows from the
+  // configuration; it is part of the body and so of the key.
   source.body = fmt::format("#define HSTU_ENTRY {}\n", plan.entry);
   std::set<std::string> seen;
   if (Status s = expand(plan.template_name, config_text(plan), seen, source.body); !s)
