@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -58,7 +60,10 @@ class Bundle {
   // checks the whole layout against it, byte by byte but for the entries' own bytes, which are
   // checked when they are used. Errors: kCache, one line with the file and what to do; kUsage for
   // a pin that is no digest.
-  static hstu::jit::Result<Bundle> open(const std::string& path_and_pin);
+  // Trust::any leaves the question of owner and mode out, for those who only look.
+  enum class Trust { checked, any };
+  static hstu::jit::Result<Bundle> open(const std::string& path_and_pin,
+                                        Trust trust = Trust::checked);
 
   Bundle(Bundle&&) noexcept;
   Bundle& operator=(Bundle&&) noexcept;
@@ -129,7 +134,7 @@ class BundleWriter {
   hstu::jit::Status insert(BundleEntry entry, Read read);
 
   BundleNotes notes_;
-  std::vector<Item> items_;
+  std::map<std::string, Item> items_;  // by entry_name
 };
 
 // BundleWriter in one call.
