@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "cache/entry.hpp"
 #include "cache/folder.hpp"
+#include "cache/names.hpp"
 #include "cache/store.hpp"
 
 namespace hstu::cache {
@@ -19,24 +20,29 @@ constexpr size_t kMaxRead = 200;                    // entries read
 constexpr uint64_t kMaxBytes = uint64_t{32} << 20;  // bytes read in all
 constexpr uint64_t kMaxPrefix = uint64_t{1} << 20;  // of one entry
 
-std::vector<std::string> newest_entries(const std::string& objects) {
-  std::vector<std::pair<int64_t, std::string>> entries;
-  for (const std::string& fan : names_in(objects, "", 256)) {
-    const std::string folder = objects + "/" + fan;
-    for (const std::string& name : names_in(folder, "", kMaxStat - entries.size())) {
-      if (name.front() == '.') continue;
-      const std::string path = folder + "/" + name;
+struct Newest {
+  int64_t time;
+  std::string fan, name;
+};
+
+std::vector<Newest> newest_entries(const Folder& objects) {
+  std::vector<Newest> entries;
+  for (const std::string& fan : objects.names("", 256)) {
+    const Folder folder = objects.below(fan);
+    for (const std::string& name : folder.names("", kMaxStat - entries.size())) {
+      std::string request, toolchain;
       struct stat info {};
-      if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
-        entries.emplace_back(info.st_mtime, path);
+      if (parse_entry_name(name, &request, &toolchain) && folder.status(name, &info) &&
+          S_ISREG(info.st_mode)) {
+        entries.push_back({info.st_mtime, fan, name});
       }
     }
     if (entries.size() >= kMaxStat) break;
   }
-  std::sort(entries.rbegin(), entries.rend());
-  std::vector<std::string> paths;
-  for (size_t i = 0; i < entries.size() && i < kMaxRead; ++i) paths.push_back(entries[i].second);
-  return paths;
+  std::sort(entries.begin(), entries.end(),
+            [](const Newest& a, const Newest& b) { return a.time > b.time; });
+  if (entries.size() > kMaxRead) entries.resize(kMaxRead);
+  return entries;
 }
 
 // One line about one ingredient: both values when they are short, else where they part.
@@ -78,25 +84,25 @@ std::vector<std::string> differences(const Ingredients& here, const Ingredients&
 std::string Store::explain_absence(const Ingredients& wanted) const {
   if (root_.empty() || mode_ == Mode::off) return {};
   std::vector<std::string> best;
-  std::string best_path;
+  std::string best_name;
   uint64_t bytes_read = 0;
-  for (const std::string& path : newest_entries(root_ + "/v1/objects")) {
+  const Folder objects = Folder::open(root_).below("v1").below("objects");
+  for (const Newest& entry : newest_entries(objects)) {
     if (bytes_read > kMaxBytes) break;
-    const EntryFile file = read_entry_file(path, kMaxPrefix, true);
+    const EntryFile file = read_entry_file(objects.below(entry.fan), entry.name, kMaxPrefix, true);
     bytes_read += file.bytes.size();
     const Ingredients ingredients = peek_ingredients(file.bytes);
     if (ingredients.empty()) continue;
     std::vector<std::string> list = differences(wanted, ingredients);
-    if (best_path.empty() || list.size() < best.size()) {
+    if (best_name.empty() || list.size() < best.size()) {
       best = std::move(list);
-      best_path = path;
+      best_name = entry.name.substr(0, 12);
     }
     if (best.size() <= 1) break;  // cannot be nearer
   }
-  if (best_path.empty()) return {};
-  const std::string name = best_path.substr(best_path.rfind('/') + 1, 12);
-  if (best.empty()) return fmt::format("entry {} has the same ingredients", name);
-  std::string line = fmt::format("the nearest entry {} differs in {}", name, best.front());
+  if (best_name.empty()) return {};
+  if (best.empty()) return fmt::format("entry {} has the same ingredients", best_name);
+  std::string line = fmt::format("the nearest entry {} differs in {}", best_name, best.front());
   if (best.size() > 1) line += fmt::format("; and in {} more", best.size() - 1);
   return line;
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store::CompileLock: flock on a node-local file. It dies with its holder, and locks on network
-// file systems hang or lie, so it never lies in the cache folder.
+// flock on a node-local file: it dies with its holder. Locks on network file systems hang or lie,
+// so they never lie in the cache folder.
+#include "cache/lock.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +32,7 @@ std::string lock_folder() {
       return base + "/locks";
     }
   }
-  base = fmt::format("/tmp/hstu-jit-{}", ::getuid());
+  base = fmt::format("/tmp/hstu-jit-{}", ::geteuid());
   if (hstu::jit::make_private_folder(base).ok() &&
       hstu::jit::make_private_folder(base + "/locks").ok()) {
     return base + "/locks";
@@ -39,34 +42,58 @@ std::string lock_folder() {
 
 }  // namespace
 
-Store::CompileLock& Store::CompileLock::operator=(CompileLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Store::CompileLock::~CompileLock() {
-  if (fd_ >= 0) ::close(fd_);  // releases the lock; the file stays: removing it would race
-}
-
-Store::CompileLock Store::lock(const Key& key, int timeout_ms) const {
+NodeLock NodeLock::take(std::string_view name, int timeout_ms) {
   using Clock = std::chrono::steady_clock;
-  if (!is_digest(key.request) || !is_digest(key.toolchain)) return {};
+  NodeLock lock;
   const std::string folder = lock_folder();
-  if (folder.empty()) return {};
-  const std::string path =
-      fmt::format("{}/{}.{}", folder, key.request, key.toolchain.substr(0, 12));
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return {};
-  CompileLock lock(fd);
-  // flock has no time-out; polling is cheap beside the compile that is awaited.
+  const std::string path = fmt::format("{}/{}", folder, name);
+  const int fd =
+      folder.empty() ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) {
+    lock.possible_ = false;
+    return lock;
+  }
+  // flock has no time-out; polling is cheap beside the work that is awaited.
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   auto pause = std::chrono::milliseconds(1);
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if ((errno != EWOULDBLOCK && errno != EINTR) || Clock::now() >= deadline) return {};
+    const int code = errno;
+    if ((code != EWOULDBLOCK && code != EINTR) || Clock::now() >= deadline) {
+      lock.possible_ = code == EWOULDBLOCK || code == EINTR;
+      ::close(fd);
+      return lock;
+    }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(20));
   }
+  lock.fd_ = fd;
+  lock.owner_ = ::getpid();
   return lock;
+}
+
+NodeLock& NodeLock::operator=(NodeLock&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(owner_, other.owner_);
+  std::swap(possible_, other.possible_);
+  return *this;
+}
+
+NodeLock::~NodeLock() {
+  if (fd_ < 0) return;
+  // A child that this process forked has the descriptor too: closing ours would not release it.
+  if (owner_ == ::getpid()) ::flock(fd_, LOCK_UN);
+  ::close(fd_);  // the file stays: removing it would race
+}
+
+std::string folder_lock_name(std::string_view purpose, const std::string& folder) {
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) return std::string(purpose);
+  return fmt::format("{}.{:x}.{:x}", purpose, info.st_dev, info.st_ino);
+}
+
+Store::CompileLock Store::lock(const Key& key, int timeout_ms) const {
+  if (!is_digest(key.request) || !is_digest(key.toolchain)) return {};
+  return NodeLock::take(fmt::format("{}.{}", key.request, key.toolchain.substr(0, 12)), timeout_ms);
 }
 
 }  // namespace hstu::cache

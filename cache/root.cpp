@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "cache/folder.hpp"
 
 namespace hstu::cache {
 namespace {
@@ -70,23 +70,47 @@ std::vector<Candidate> candidates(const Store::Options& options) {
   return list;
 }
 
+// Links in the path are the choice of whoever made them: "" when all of them are trusted.
+std::string strange_link(const std::string& path) {
+  for (size_t end = 1; end <= path.size(); ++end) {
+    if (end < path.size() && path[end] != '/') continue;
+    const std::string part = path.substr(0, end);
+    struct stat info {};
+    if (::lstat(part.c_str(), &info) != 0) return {};  // what is missing, others report
+    if (S_ISLNK(info.st_mode) && !trusted_owner(info.st_uid)) {
+      return fmt::format("{} is a link made by user {}", printable(part, kShownPath), info.st_uid);
+    }
+  }
+  return {};
+}
+
 // "" when the folder serves, else the reason why not.
 std::string try_root(const Candidate& candidate, Mode mode) {
+  if (std::string reason = strange_link(candidate.path); !reason.empty()) return reason;
   struct stat info {};
   if (mode != Mode::read_write) {
-    if (::stat(candidate.path.c_str(), &info) != 0) return std::strerror(errno);
-    if (!S_ISDIR(info.st_mode)) return std::strerror(ENOTDIR);
-    if (::access(candidate.path.c_str(), R_OK | X_OK) != 0) return std::strerror(errno);
-    return {};
+    if (::stat(candidate.path.c_str(), &info) != 0) return reason_of(errno);
+    if (!S_ISDIR(info.st_mode)) return reason_of(ENOTDIR);
+    if (::access(candidate.path.c_str(), R_OK | X_OK) != 0) return reason_of(errno);
+    if (!candidate.private_) return {};
+    const Status used = make_private_folder(candidate.path);  // it is there: a check only
+    return used.ok() ? std::string() : used.error().message;
   }
   const Status made = candidate.private_ ? make_private_folder(candidate.path)
                                          : hstu::jit::make_directories(candidate.path, 0700);
   if (!made.ok()) return made.error().message;
-  const std::string objects = candidate.path + "/v1/objects";
-  if (Status status = hstu::jit::make_directories(objects, 0755); !status.ok()) {
-    return status.error().message;
-  }
-  if (::access(objects.c_str(), R_OK | W_OK | X_OK) != 0) return std::strerror(errno);
+  const Folder top = Folder::open(candidate.path);
+  if (!top.good()) return reason_of(top.code());
+  const auto problem = [](const char* name, int code) {
+    return fmt::format("{} in it: {}", name,
+                       code == ENOTDIR ? "not a folder (links are not followed)" : reason_of(code));
+  };
+  if (const int code = top.make("v1", 0755)) return problem("v1", code);
+  const Folder v1 = top.below("v1");
+  if (const int code = v1.make("objects", 0755)) return problem("v1/objects", code);
+  const Folder objects = v1.below("objects");
+  if (!objects.good()) return problem("v1/objects", objects.code());
+  if (::faccessat(objects.fd(), ".", R_OK | W_OK | X_OK, 0) != 0) return reason_of(errno);
   return {};
 }
 

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <ctime>
-#include <memory>
+#include <atomic>
+#include <chrono>
 
 #include "base/digest.hpp"
-#include "base/file.hpp"
+#include "base/env.hpp"
 #include "base/text.hpp"
+#include "cache/collect.hpp"
 #include "cache/entry.hpp"
 #include "cache/folder.hpp"
+#include "cache/names.hpp"
+#include "cache/publish.hpp"
 #include "cache/root.hpp"
+#include "cache/search.hpp"
+#include "cache/statistics.hpp"
 
 namespace hstu::cache {
 namespace {
@@ -29,35 +27,23 @@ using hstu::jit::printable;
 using hstu::jit::Result;
 using hstu::jit::Status;
 
-constexpr size_t kShownPath = 300;
-constexpr time_t kAbandoned = 3600;  // seconds after which a temporary file has no writer any more
+constexpr auto kSaveEvery = std::chrono::minutes(10);
+constexpr auto kLookEvery = std::chrono::minutes(10);  // whether a collection is due
 
-Lookup miss(MissReason reason, std::string explanation) {
-  Lookup lookup;
-  lookup.reason = reason;
-  lookup.explanation = std::move(explanation);
-  return lookup;
+// A limit that is no size is the default: a cache without any would fill the disk.
+uint64_t size_limit_of(const Store::Options& options, std::string* warning) {
+  if (options.size_limit != 0) return options.size_limit;
+  const auto text = hstu::jit::get_env("HSTU_JIT_CACHE_SIZE");
+  if (!text) return kDefaultSizeLimit;
+  Result<uint64_t> size = parse_size(*text);
+  if (size.ok()) return *size;
+  *warning = fmt::format("HSTU_JIT_CACHE_SIZE is ignored: {}", size.error().message);
+  return kDefaultSizeLimit;
 }
 
-std::string file_name(const Key& key) {
-  return fmt::format("{}.{}.hko", key.request, key.toolchain.substr(0, 12));
-}
-
-std::string fan_out_folder(const std::string& root, const Key& key) {
-  return fmt::format("{}/v1/objects/{}", root, key.request.substr(0, 2));
-}
-
-// What a program killed in the middle of a publish left in this folder.
-void sweep_temporaries(const std::string& folder) {
-  const time_t now = ::time(nullptr);
-  for (const std::string& name : names_in(folder, ".tmp-", 4096)) {
-    const std::string path = folder + "/" + name;
-    struct stat info {};
-    if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-        info.st_mtime + kAbandoned < now) {
-      ::unlink(path.c_str());
-    }
-  }
+void add_line(std::string* line, const std::string& more) {
+  if (more.empty()) return;
+  *line += (line->empty() ? "" : "; ") + more;
 }
 
 }  // namespace
@@ -89,6 +75,8 @@ const char* miss_reason_name(MissReason reason) {
       return "unreadable";
     case MissReason::disabled:
       return "disabled";
+    case MissReason::unreachable:
+      return "unreachable";
   }
   return "?";
 }
@@ -103,6 +91,36 @@ Result<Mode> parse_mode(std::string_view text) {
                "", ""};
 }
 
+// What copies of a store share.
+struct Store::State {
+  State(std::string root_folder, bool save) : root(std::move(root_folder)), saves(save) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (saves) statistics.save(root);
+  }
+
+  const std::string root;
+  const bool saves;
+  uint64_t size_limit = kUnlimited;
+  Statistics statistics;
+  std::atomic<uint64_t> published{0};  // bytes since the last collection of this process
+  std::atomic<int64_t> next_look{0}, next_save{0};  // steady clock, its own ticks
+};
+
+namespace {
+
+// True once each time the moment has come; it is then moved on by `period`.
+bool moment_has_come(std::atomic<int64_t>* moment, std::chrono::steady_clock::duration period) {
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t due = moment->load();
+  return due <= now && moment->compare_exchange_strong(due, now + period.count());
+}
+
+}  // namespace
+
+Store::Store() : state_(std::make_shared<State>("", false)) {}
+
 Result<Store> Store::open(const Options& options) {
   Result<Root> root = find_root(options);
   if (!root.ok()) return std::move(root).error();
@@ -111,15 +129,28 @@ Result<Store> Store::open(const Options& options) {
   store.why_ = std::move(root->why);
   store.warning_ = std::move(root->warning);
   store.mode_ = options.mode;
+  store.state_ = std::make_shared<State>(store.root_,
+                                         options.mode == Mode::read_write && !store.root_.empty());
+  std::string warning;
+  store.state_->size_limit = size_limit_of(options, &warning);
+  (void)moment_has_come(&store.state_->next_save, kSaveEvery);
+  if (options.mode != Mode::off) {
+    add_line(&store.warning_, warning);
+    add_line(&store.warning_, trusted_uids_problem());
+  }
   return store;
 }
 
+Statistics& Store::statistics() const { return state_->statistics; }
+uint64_t Store::size_limit() const { return state_->size_limit; }
+
 std::string Store::entry_path(const Key& key) const {
   if (root_.empty() || !is_digest(key.request) || !is_digest(key.toolchain)) return {};
-  return fan_out_folder(root_, key) + "/" + file_name(key);
+  return fmt::format("{}/v1/objects/{}/{}", root_, fan_out_name(key), entry_file_name(key));
 }
 
-Lookup Store::lookup(const Key& key, bool any_toolchain) const {
+Lookup Store::find(const Key& key, bool any_toolchain, bool leave_a_trace,
+                   std::string* bytes) const {
   if (mode_ == Mode::off) return miss(MissReason::disabled, "the cache is off");
   if (root_.empty()) return miss(MissReason::disabled, "there is no cache folder");
   // Who takes any toolchain's entry need not have one of his own.
@@ -127,113 +158,63 @@ Lookup Store::lookup(const Key& key, bool any_toolchain) const {
   if (!is_digest(key.request) || (!is_digest(key.toolchain) && !no_toolchain)) {
     return miss(MissReason::absent, "the key is not made of two digests");
   }
+  const bool writes = leave_a_trace && mode_ == Mode::read_write;
+  return search_entry({root_, key, any_toolchain, writes}, bytes);
+}
 
-  Lookup result = miss(MissReason::absent, "no entry has this key");
-  if (!no_toolchain) result = lookup_file(entry_path(key), key, any_toolchain);
-  if (result.hit || (result.reason != MissReason::absent && !any_toolchain)) return result;
-
-  // Entries of other toolchains, the newest first.
-  const std::string folder = fan_out_folder(root_, key);
-  const std::string own = no_toolchain ? "" : entry_path(key);
-  std::vector<std::pair<int64_t, std::string>> others;
-  for (const std::string& name : names_in(folder, key.request + ".", 1024)) {
-    const std::string path = folder + "/" + name;
-    // Published by another process since it was looked for: an answer after all.
-    if (path == own && result.reason == MissReason::absent)
-      return lookup_file(own, key, any_toolchain);
-    struct stat info {};
-    if (::lstat(path.c_str(), &info) == 0) others.emplace_back(info.st_mtime, path);
-  }
-  if (others.empty()) return result;
-  std::sort(others.rbegin(), others.rend());
-  if (!any_toolchain) {
-    return miss(MissReason::toolchain, "the entry here was made by another toolchain");
-  }
-  for (const auto& [time, path] : others) {
-    Lookup other = lookup_file(path, key, true);
-    if (other.hit) return other;
-    result = std::move(other);
-  }
+Lookup Store::lookup(const Key& key, bool any_toolchain) const {
+  Lookup result = find(key, any_toolchain, true, nullptr);
+  state_->statistics.add(result.hit ? "local.hit" : miss_counter("local", result.reason));
   return result;
 }
 
-Lookup Store::lookup_file(const std::string& path, const Key& key, bool any_toolchain) const {
-  const std::string shown = printable(path, kShownPath);
-  EntryFile file = read_entry_file(path, kEntryPrefix + kMaxHeader + kMaxPayload);
-  switch (file.problem) {
-    case EntryFile::Problem::none:
-      break;
-    case EntryFile::Problem::absent:
-      return miss(MissReason::absent, "no entry has this key");
-    case EntryFile::Problem::foreign:
-      return miss(MissReason::foreign_owner,
-                  fmt::format("{} belongs to another user and is not loaded", shown));
-    case EntryFile::Problem::unreadable:
-      return miss(MissReason::unreadable, fmt::format("cannot read {}: {}", shown, file.reason));
-    case EntryFile::Problem::not_a_file:
-      quarantine(path);
-      return miss(MissReason::corrupt, fmt::format("{} is {}", shown, file.reason));
-  }
-
-  DecodedEntry entry = decode_entry(file.bytes);
-  if (entry.fault == EntryFault::other_version) {
-    // Not damage: another release of the program shares the folder.
-    return miss(MissReason::unreadable, fmt::format("{} is not used: {}", shown, entry.problem));
-  }
-  if (entry.fault != EntryFault::none) {
-    quarantine(path);
-    return miss(MissReason::corrupt, fmt::format("{} is damaged: {}", shown, entry.problem));
-  }
-  if (entry.artifact.key.request != key.request) {
-    quarantine(path);
-    return miss(MissReason::corrupt, fmt::format("{} holds the entry of another key", shown));
-  }
-  Lookup result;
-  if (entry.artifact.key.toolchain != key.toolchain) {
-    if (!any_toolchain) {
-      return miss(MissReason::toolchain, "the entry here was made by another toolchain");
-    }
-    result.explanation = "made by another toolchain";
-  }
-  result.hit = true;
-  result.artifact = std::move(entry.artifact);
+Lookup Store::lookup_again(const Key& key) const {
+  Lookup result = find(key, false, true, nullptr);
+  if (result.hit) state_->statistics.add("local.hit");
   return result;
 }
 
-// Out of the way, so that the next publish heals the entry, and kept for whoever looks into it. One
-// place per name bounds what piles up. Failing to move it is no matter: it stays a miss.
-void Store::quarantine(const std::string& path) const {
-  if (mode_ != Mode::read_write) return;
-  const std::string folder = root_ + "/v1/quarantine";
-  if (!hstu::jit::make_directories(folder, 0700).ok()) return;
-  const std::string target = folder + path.substr(path.rfind('/'));
-  for (int i = 0; i < 8; ++i) {  // a folder cannot replace what is there: take the next name
-    const std::string name = i == 0 ? target : fmt::format("{}.{}", target, i);
-    if (::rename(path.c_str(), name.c_str()) == 0 || errno == ENOENT) return;
-  }
+Lookup Store::peek(const Key& key, bool any_toolchain) const {
+  return find(key, any_toolchain, false, nullptr);
+}
+
+Result<std::string> Store::lookup_bytes(const Key& key, bool any_toolchain) const {
+  std::string bytes;
+  Lookup result = find(key, any_toolchain, true, &bytes);
+  state_->statistics.add(result.hit ? "local.hit" : miss_counter("local", result.reason));
+  if (!result.hit) return Error{ErrorKind::kCache, std::move(result.explanation), "", ""};
+  return bytes;
 }
 
 Status Store::publish(const Artifact& artifact) const {
   if (mode_ != Mode::read_write || root_.empty()) return {};
   Result<std::string> bytes = encode_entry(artifact);
   if (!bytes.ok()) return std::move(bytes).error();
-
-  const auto failure = [](Error error) {
-    error.kind = ErrorKind::kCache;
-    return std::move(error).with_context("cannot publish to the kernel cache");
-  };
-  const std::string folder = fan_out_folder(root_, artifact.key);
-  if (Status made = hstu::jit::make_directories(folder, 0755); !made.ok()) {
-    return failure(std::move(made).error());
+  PublishResult result =
+      publish_entry(root_, fan_out_name(artifact.key), entry_file_name(artifact.key), *bytes);
+  if (result.code != 0) {
+    state_->statistics.add(failure_counter("local", result.code));
+    return Error{ErrorKind::kCache, "cannot publish to the kernel cache: " + result.problem, "",
+                 ""};
   }
-  sweep_temporaries(folder);
-  const std::string path = entry_path(artifact.key);
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) quarantine(path);
-  if (Status written = hstu::jit::replace_file_atomic(path, *bytes, 0644); !written.ok()) {
-    return failure(std::move(written).error());
-  }
+  state_->statistics.add("local.publish");
+  collect_now_and_then(bytes->size());
+  if (moment_has_come(&state_->next_save, kSaveEvery)) state_->statistics.save(root_);
   return {};
+}
+
+void Store::collect_now_and_then(uint64_t published) const {
+  State& state = *state_;
+  if (state.size_limit == kUnlimited) return;
+  // Between two collections the writers of a node together pass the limit by little.
+  const bool hurry = state.published.fetch_add(published) + published > state.size_limit / 16;
+  if (!moment_has_come(&state.next_look, kLookEvery) && !hurry) return;
+  Collected result;
+  if (!collect_when_due(root_, state.size_limit, hurry, &result)) return;
+  state.published = 0;
+  if (result.evicted == 0) return;
+  state.statistics.add("local.evicted", result.evicted);
+  state.statistics.add("local.evicted_bytes", result.evicted_bytes);
 }
 
 }  // namespace hstu::cache

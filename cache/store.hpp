@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/result.hpp"
+#include "cache/lock.hpp"
 
 namespace hstu::cache {
 
@@ -31,7 +33,18 @@ struct Artifact {
   std::string payload;
 };
 
-enum class MissReason { none, absent, toolchain, corrupt, foreign_owner, unreadable, disabled };
+// foreign_owner: it belongs to somebody who is not trusted, or others may write to it.
+// unreachable: a remote that gave no answer.
+enum class MissReason {
+  none,
+  absent,
+  toolchain,
+  corrupt,
+  foreign_owner,
+  unreadable,
+  disabled,
+  unreachable
+};
 const char* miss_reason_name(MissReason reason);
 
 struct Lookup {
@@ -46,18 +59,25 @@ enum class Mode { read_write, read_only, off, sealed };
 // "rw", "ro", "off", "sealed" (as in HSTU_JIT_CACHE_MODE). Errors: kUsage.
 hstu::jit::Result<Mode> parse_mode(std::string_view text);
 
+inline constexpr uint64_t kUnlimited = UINT64_MAX;
+inline constexpr uint64_t kDefaultSizeLimit = uint64_t{2} << 30;
+
+class Statistics;
+
 class Store {
  public:
   struct Options {
     std::string root;            // empty: found by the rules below
     bool explicit_root = false;  // root came from --cache-dir: failing to use it is an error
     Mode mode = Mode::read_write;
+    uint64_t size_limit = 0;  // bytes of all entries; 0: HSTU_JIT_CACHE_SIZE, else 2 GiB
   };
 
   // Root, first that works: given root > HSTU_JIT_CACHE_DIR > $XDG_CACHE_HOME/hstu-jit (absolute) >
   // $HOME/.cache/hstu-jit > home of the password file (not "/") > $TMPDIR or /tmp, hstu-jit-UID >
   // memory only. Errors: kCache when an explicit root cannot be used.
   static hstu::jit::Result<Store> open(const Options& options);
+  Store();  // off, without a folder
 
   const std::string& root() const { return root_; }        // "" when memory only
   const std::string& root_reason() const { return why_; }  // why this root
@@ -66,7 +86,14 @@ class Store {
   // Never fails: anything odd on disk is quarantined and reported as a miss with its reason.
   // With `any_toolchain`, an entry made by another toolchain also answers (the newest first), and
   // `key.toolchain` may be "".
+  // A hit older than an hour gets a new time stamp: what is used stays longest.
   Lookup lookup(const Key& key, bool any_toolchain = false) const;
+  // The same for who waited for another's compile: a miss is not counted a second time.
+  Lookup lookup_again(const Key& key) const;
+  // The same without a trace: no time stamp, no quarantine, no count.
+  Lookup peek(const Key& key, bool any_toolchain = false) const;
+  // The checked bytes of an entry, as they lie on disk. Errors: kCache with the miss's explanation.
+  hstu::jit::Result<std::string> lookup_bytes(const Key& key, bool any_toolchain = false) const;
 
   // For a miss of reason absent: which ingredient differs from the nearest entry. One line, "" when
   // there is nothing to compare with. Reads at most the 200 newest entries: for people, not for
@@ -78,31 +105,29 @@ class Store {
 
   // Atomic: temporary file in the same directory, fsync, rename, fsync of the directory. A failure
   // (full disk, unwritable folder) is returned and leaves nothing behind; callers warn and go on.
-  // Does nothing when the mode or the lack of a folder says so.
+  // Does nothing when the mode or the lack of a folder says so. Now and then it also removes what
+  // was not used for longest, down to the size limit.
   hstu::jit::Status publish(const Artifact& artifact) const;
+
+  // Counters of this store ("local.hit" ...), open to the other layers too; saved to the cache
+  // folder when the last copy of this store goes, and at a publish every ten minutes.
+  Statistics& statistics() const;
+  uint64_t size_limit() const;  // kUnlimited: none
+  Mode mode() const { return mode_; }
 
   // Serialises compiles of one key across processes for as long as it lives. Only saves work: when
   // the lock cannot be had in time the caller compiles anyway.
-  class CompileLock {
-   public:
-    CompileLock() = default;
-    explicit CompileLock(int fd) : fd_(fd) {}
-    CompileLock(CompileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    CompileLock& operator=(CompileLock&& other) noexcept;
-    ~CompileLock();
-    bool held() const { return fd_ >= 0; }
-
-   private:
-    int fd_ = -1;
-  };
+  using CompileLock = NodeLock;
   CompileLock lock(const Key& key, int timeout_ms) const;
 
  private:
-  Lookup lookup_file(const std::string& path, const Key& key, bool any_toolchain) const;
-  void quarantine(const std::string& path) const;
+  struct State;
+  Lookup find(const Key& key, bool any_toolchain, bool leave_a_trace, std::string* bytes) const;
+  void collect_now_and_then(uint64_t published) const;
 
   std::string root_, why_, warning_;
-  Mode mode_ = Mode::read_write;
+  Mode mode_ = Mode::off;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace hstu::cache

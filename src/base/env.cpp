@@ -19,6 +19,8 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_CACHE_DIR", "folder of the kernel cache (default ~/.cache/hstu-jit)"},
     {"HSTU_JIT_CACHE_MODE", "rw (default), ro, off, or sealed: a miss is an error"},
     {"HSTU_JIT_BUNDLES", "bundles of kernels to read: FILE or FILE@sha256:DIGEST, colons between"},
+    {"HSTU_JIT_CACHE_SIZE", "bytes the cache may hold: 500M, 2G (default); 0: no limit"},
+    {"HSTU_JIT_TRUSTED_UIDS", "numbers of other users whose cache entries are loaded: 1000,1001"},
     {"HSTU_JIT_COMPILE", "worker (default) or inprocess, for hosts that forbid child processes"},
     {"HSTU_JIT_COMPILE_TIMEOUT", "seconds a compile may take (default 120)"},
     {"HSTU_JIT_WORKER", "path of the program hstu-jit-worker"},
@@ -33,6 +35,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_OBJDUMP_TIMEOUT", "seconds a disassembler may take (default 30)"},
     {"HSTU_JIT_SIM_THREADS", "threads of simulated GPUs (default: the processors of this process)"},
     {"HSTU_JIT_SIM_LIMIT", "instructions a simulated wave may execute (default 100000000)"},
+    {"HSTU_JIT_TEST_CRASH", "for tests: step of a publish at which the program kills itself"},
     {"HSTU_JIT_THREADS", "threads of cpu kernels (default: the processors this process may use)"},
 };
 

@@ -23,13 +23,13 @@ TEST_CASE("what is published is found, by another store too") {
   CHECK(found.artifact.ingredients == in.ingredients);
   CHECK(found.artifact.metadata == in.metadata);
   CHECK(fs::exists(store.entry_path(in.key)));
-  CHECK(count_files(root) == 1);
+  CHECK(count_files(root + "/v1/objects") == 1);
 
   Artifact again = in;  // the same key replaces
   again.payload = "newer";
   REQUIRE(store.publish(again).ok());
   CHECK(store.lookup(in.key).artifact.payload == "newer");
-  CHECK(count_files(root) == 1);
+  CHECK(count_files(root + "/v1/objects") == 1);
 }
 
 TEST_CASE("a new root is private") {

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+hstu_test(cache_bundle SOURCES bundle_test.cpp
+          LINK hstu_kernel_cache nlohmann_json::nlohmann_json)
