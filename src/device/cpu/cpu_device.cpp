@@ -2,7 +2,6 @@
 #include "device/cpu/cpu_device.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +9,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "attention/arguments.h"
 #include "attention/work_queue.h"
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/processors.hpp"
 #include "device/cpu/module.hpp"
 #include "device/cpu/thread_pool.hpp"
 #include "target/cpu_level.hpp"
@@ -54,36 +53,6 @@ class CpuBuffer : public DeviceBuffer {
 struct CpuEvent : DeviceEvent {
   Clock::time_point time = Clock::now();
 };
-
-// First number of a file such as cpu.max; -1 if there is none ("max", no such file).
-long long leading_number(const std::string& text) {
-  long long value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-// Whole CPUs the control group's quota grants; a large number without a quota.
-int quota_cpus() {
-  long long quota = -1, period = -1;
-  if (Result<std::string> v2 = read_file("/sys/fs/cgroup/cpu.max", 4096); v2) {
-    quota = leading_number(*v2);
-    const size_t space = v2->find(' ');
-    if (space != std::string::npos) period = leading_number(v2->substr(space + 1));
-  } else {
-    Result<std::string> q = read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", 4096);
-    Result<std::string> p = read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 4096);
-    if (q && p) quota = leading_number(*q), period = leading_number(*p);
-  }
-  if (quota <= 0 || period <= 0) return 1 << 20;
-  return static_cast<int>(std::max<long long>(1, (quota + period - 1) / period));
-}
-
-int affinity_cpus() {
-  // Processors beyond a plain cpu_set_t make the call fail; the library then counts them all.
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 std::string processor_name() {
   Result<std::string> info = read_file("/proc/cpuinfo", size_t{1} << 24);
@@ -208,7 +177,7 @@ Result<int> cpu_thread_count() {
                    ""};
     return count;
   }
-  return std::clamp(std::min(affinity_cpus(), quota_cpus()), 1, 1024);
+  return std::min(usable_processors(), 1024);
 }
 
 Result<std::unique_ptr<Device>> open_cpu_device() {
