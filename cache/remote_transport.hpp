@@ -58,7 +58,11 @@ struct TransportOptions {
   uint32_t ttl_seconds = 0;
 };
 
-// Of the module. Null with `problem` when this build lacks what the scheme needs.
+// Of the module, by the scheme of the URL. Null with `problem` when this build lacks what it needs.
 std::unique_ptr<Transport> make_transport(const TransportOptions& options, std::string* problem);
+std::unique_ptr<Transport> make_http_transport(const TransportOptions& options,
+                                               std::string* problem);
+std::unique_ptr<Transport> make_redis_transport(const TransportOptions& options,
+                                                std::string* problem);
 
 }  // namespace hstu::cache
