@@ -20,6 +20,7 @@
 #include "cache/bundle_manifest.hpp"
 #include "cache/bundle_tar.hpp"
 #include "cache/entry.hpp"
+#include "cache/folder.hpp"
 
 namespace hstu::cache {
 namespace {
@@ -86,8 +87,8 @@ bool all_zero(std::string_view bytes) {
 
 // "" when a file like this may be believed without a pin.
 std::string distrust(const struct stat& info) {
-  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
-    return fmt::format("it belongs to user {}, neither this user nor root", info.st_uid);
+  if (!trusted_owner(info.st_uid)) {
+    return fmt::format("it belongs to user {}, who is not trusted here", info.st_uid);
   }
   if ((info.st_mode & 022) != 0) return "others may write to it";
   return {};
@@ -173,7 +174,6 @@ Status Bundle::State::read_manifest(const std::string& pin, uint64_t file_size) 
 Status Bundle::State::check_layout(uint64_t file_size) {
   uint64_t end = kTarBlock + manifest_size;
   offsets.reserve(manifest.entries.size());
-  const auto gap_is_zero = [&](std::string_view bytes) { return all_zero(bytes); };
   for (const BundleEntry& entry : manifest.entries) {
     const std::string name = entry_name(entry.key);
     const uint64_t gap = padded(end) - end;
@@ -181,7 +181,7 @@ Status Bundle::State::check_layout(uint64_t file_size) {
     if (!block.ok()) return refuse(block.error().message);
     if (block->size() < gap + kTarBlock) return refuse(fmt::format("it is cut before {}", name));
     const std::string_view view = *block;
-    if (!gap_is_zero(view.substr(0, gap))) {
+    if (!all_zero(view.substr(0, gap))) {
       return refuse(fmt::format("there are stray bytes before {}", name));
     }
     const std::string difference = tar_difference(view.substr(gap), name, entry.size);
@@ -290,7 +290,8 @@ Result<Bundle> Bundle::open(const std::string& path_and_pin, Trust trust) {
   if (!S_ISREG(info.st_mode)) return state->refuse("it is not a regular file", "check the path");
   if (split->pin.empty() && trust == Trust::checked) {
     if (const std::string reason = distrust(info); !reason.empty()) {
-      return state->refuse(reason, "pin its digest (FILE@sha256:HEX), or chown and chmod go-w it");
+      return state->refuse(
+          reason, "pin its digest (FILE@sha256:HEX), or give it to root and chmod go-w it");
     }
   }
   const auto size = static_cast<uint64_t>(info.st_size);

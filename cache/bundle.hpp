@@ -56,10 +56,10 @@ std::string entry_name(const Key& key);
 class Bundle {
  public:
   // "k.hjb" or "k.hjb@sha256:HEX". With a pin the manifest must have this SHA-256; without one the
-  // file must belong to this user or root and be writable by nobody else. Reads the manifest and
-  // checks the whole layout against it, byte by byte but for the entries' own bytes, which are
-  // checked when they are used. Errors: kCache, one line with the file and what to do; kUsage for
-  // a pin that is no digest.
+  // file must belong to this user, root or one of HSTU_JIT_TRUSTED_UIDS and be writable by nobody
+  // else. Reads the manifest and checks the whole layout against it, byte by byte but for the
+  // entries' own bytes, which are checked when they are used. Errors: kCache, one line with the
+  // file and what to do; kUsage for a pin that is no digest.
   // Trust::any leaves the question of owner and mode out, for those who only look.
   enum class Trust { checked, any };
   static hstu::jit::Result<Bundle> open(const std::string& path_and_pin,

@@ -10,6 +10,7 @@
 #include "base/digest.hpp"
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/fork_mutex.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
@@ -136,17 +137,17 @@ Result<Bundle> open_trusted_bundle(const std::string& path_and_pin) {
   const std::optional<std::string> command = hstu::jit::get_env("HSTU_JIT_BUNDLE_VERIFY");
   if (!command) return bundle;
   // A manifest pins every byte of its bundle: one that was accepted needs no second asking.
-  static std::mutex mutex;
+  static hstu::jit::ForkMutex mutex;
   static std::set<std::string> accepted;
   const std::string asked = bundle->digest() + hstu::jit::sha256_hex(*command);
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<hstu::jit::ForkMutex> lock(mutex);
     if (accepted.count(asked) != 0) return bundle;
   }
   if (Status s = run_verify_command(*bundle, *command); !s.ok()) {
     return std::move(s).error().with_context("HSTU_JIT_BUNDLE_VERIFY");
   }
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<hstu::jit::ForkMutex> lock(mutex);
   accepted.insert(asked);
   return bundle;
 }
