@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/text.hpp"
+#include "cache/bundle_tar.hpp"
 
 namespace hstu::cache {
 namespace {
@@ -336,6 +337,12 @@ Result<std::string> manifest_text(const BundleNotes& notes,
   } catch (const json::exception&) {  // the strict serialiser takes UTF-8 only
     return refuse("a name or a note is not UTF-8 text");
   }
+}
+
+uint64_t bundle_size(uint64_t manifest_size, const std::vector<BundleEntry>& entries) {
+  uint64_t size = kTarBlock + padded(manifest_size) + kTarEnd;
+  for (const BundleEntry& entry : entries) size += kTarBlock + padded(entry.size);
+  return size;
 }
 
 Result<BundleEntry> describe_entry(std::string_view encoded) {

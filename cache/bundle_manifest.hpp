@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "cache/bundle.hpp"
@@ -22,6 +23,9 @@ hstu::jit::Result<BundleManifest> parse_manifest(std::string_view text);
 // One spelling for one content: notes sorted, each once. `entries` must be sorted. Errors: kCache.
 hstu::jit::Result<std::string> manifest_text(const BundleNotes& notes,
                                              const std::vector<BundleEntry>& entries);
+
+// Bytes of the whole file.
+uint64_t bundle_size(uint64_t manifest_size, const std::vector<BundleEntry>& entries);
 
 // What the manifest says of an encoded entry; the digest is not made. Errors: kCache when it does
 // not decode.

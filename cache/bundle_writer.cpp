@@ -70,19 +70,15 @@ Result<std::string> BundleWriter::write(const std::string& path) const {
   };
   std::vector<BundleEntry> entries;
   entries.reserve(items_.size());
-  uint64_t total = kTarBlock + kTarEnd;
-  for (const auto& [name, item] : items_) {
-    entries.push_back(item.entry);
-    total += kTarBlock + padded(item.entry.size);
-  }
+  for (const auto& [name, item] : items_) entries.push_back(item.entry);
   const Result<std::string> manifest = manifest_text(notes_, entries);
   if (!manifest.ok()) return failed(manifest.error());
-  total += padded(manifest->size());
-  if (total > kMaxBundle) {
-    return refuse(fmt::format(
-        "cannot write bundle {}: it would have {} bytes, more than 8 GiB; make several bundles "
-        "(HSTU_JIT_BUNDLES takes a list)",
-        shown(path), total));
+  const uint64_t size = bundle_size(manifest->size(), entries);
+  if (size > kMaxBundle) {
+    return failed(refuse(
+        fmt::format("it would have {} bytes, more than 8 GiB; make several (HSTU_JIT_BUNDLES takes "
+                    "a list)",
+                    size)));
   }
 
   Result<NewFile> file = NewFile::create(path);
