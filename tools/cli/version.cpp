@@ -12,6 +12,8 @@
 
 namespace hstu::jit::cli {
 
+std::string producer_text() { return "hstu-jit " HSTU_JIT_VERSION; }
+
 std::string version_text() {
   // The templates decide what kernels come out; their digest tells two builds apart.
   std::string all;
