@@ -155,16 +155,30 @@ DecodedEntry decode_entry(std::string_view bytes) {
   return decoded;
 }
 
-Ingredients peek_ingredients(std::string_view bytes) {
+bool peek_header(std::string_view bytes, Ingredients* ingredients, std::string* metadata) {
+  ingredients->clear();
+  metadata->clear();
   if (bytes.size() < kEntryPrefix || bytes.substr(0, kEntryMagic.size()) != kEntryMagic ||
       take(bytes, 8, 4) != kEntryVersion) {
-    return {};
+    return false;
   }
   const uint64_t header_size = take(bytes, 16, 8);
-  if (header_size > bytes.size() - kEntryPrefix) return {};
+  if (header_size > bytes.size() - kEntryPrefix) return false;
   const json header = json::parse(bytes.substr(kEntryPrefix, header_size), nullptr, false);
+  if (!header.is_object()) return false;
+  const std::string* text = text_member(header, "metadata");
+  if (text == nullptr || !read_ingredients(header, ingredients)) {
+    ingredients->clear();
+    return false;
+  }
+  *metadata = *text;
+  return true;
+}
+
+Ingredients peek_ingredients(std::string_view bytes) {
   Ingredients ingredients;
-  if (!header.is_object() || !read_ingredients(header, &ingredients)) return {};
+  std::string metadata;
+  peek_header(bytes, &ingredients, &metadata);
   return ingredients;
 }
 

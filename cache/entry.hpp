@@ -38,5 +38,7 @@ DecodedEntry decode_entry(std::string_view bytes);
 // Ingredients alone, from the first bytes of an entry (the payload may be missing and the digest is
 // not checked: good for explanations only). Empty when they cannot be read.
 Ingredients peek_ingredients(std::string_view bytes);
+// The same with the metadata; false when they cannot be read.
+bool peek_header(std::string_view bytes, Ingredients* ingredients, std::string* metadata);
 
 }  // namespace hstu::cache

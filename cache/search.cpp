@@ -74,40 +74,14 @@ class Search {
   std::string shown_folder() const {
     return printable(fmt::format("{}/v1/objects/{}", root_, fan_out_name(key_)), kShownPath);
   }
-  Lookup damaged(const std::string& name, std::string explanation) const {
-    if (writes_) quarantine(root_, folder_, name);
-    return miss(MissReason::corrupt, std::move(explanation));
-  }
-
   Lookup read(const std::string& name, std::string* bytes) const {
-    EntryFile file = read_entry_file(folder_, name, kMaxEntry, false, writes_);
-    if (file.problem == EntryFile::Problem::absent) {
+    CheckedEntry entry = check_entry(folder_, name, writes_);
+    if (entry.reason == MissReason::absent) {
       return miss(MissReason::absent, "no entry has this key");
     }
-    const std::string shown = shown_folder() + "/" + name;
-    switch (file.problem) {
-      case EntryFile::Problem::none:
-      case EntryFile::Problem::absent:
-        break;
-      case EntryFile::Problem::foreign:
-        return miss(MissReason::foreign_owner,
-                    fmt::format("{} is not loaded: {}", shown, file.reason));
-      case EntryFile::Problem::unreadable:
-        return miss(MissReason::unreadable, fmt::format("cannot read {}: {}", shown, file.reason));
-      case EntryFile::Problem::not_a_file:
-        return damaged(name, fmt::format("{} is {}", shown, file.reason));
-    }
-
-    DecodedEntry entry = decode_entry(file.bytes);
-    if (entry.fault == EntryFault::other_version) {
-      // Not damage: another release of the program shares the folder.
-      return miss(MissReason::unreadable, fmt::format("{} is not used: {}", shown, entry.problem));
-    }
-    if (entry.fault != EntryFault::none) {
-      return damaged(name, fmt::format("{} is damaged: {}", shown, entry.problem));
-    }
-    if (entry_file_name(entry.artifact.key) != name) {
-      return damaged(name, fmt::format("{} holds the entry of another key", shown));
+    if (entry.reason != MissReason::none) {
+      if (entry.reason == MissReason::corrupt && writes_) quarantine(root_, folder_, name);
+      return miss(entry.reason, fmt::format("{}/{} {}", shown_folder(), name, entry.problem));
     }
     Lookup result;
     if (entry.artifact.key.toolchain != key_.toolchain) {
@@ -116,7 +90,7 @@ class Search {
     }
     result.hit = true;
     result.artifact = std::move(entry.artifact);
-    if (bytes != nullptr) *bytes = std::move(file.bytes);
+    if (bytes != nullptr) *bytes = std::move(entry.file.bytes);
     return result;
   }
 
@@ -140,6 +114,43 @@ Lookup miss(MissReason reason, std::string explanation) {
   lookup.reason = reason;
   lookup.explanation = std::move(explanation);
   return lookup;
+}
+
+CheckedEntry check_entry(const Folder& folder, const std::string& name, bool touch) {
+  CheckedEntry checked;
+  const auto fail = [&checked](MissReason reason, std::string problem) {
+    checked.reason = reason;
+    checked.problem = std::move(problem);
+  };
+  checked.file = read_entry_file(folder, name, kMaxEntry, false, touch);
+  switch (checked.file.problem) {
+    case EntryFile::Problem::none:
+      break;
+    case EntryFile::Problem::absent:
+      fail(MissReason::absent, "is not there");
+      return checked;
+    case EntryFile::Problem::foreign:
+      fail(MissReason::foreign_owner, "is not loaded: " + checked.file.reason);
+      return checked;
+    case EntryFile::Problem::unreadable:
+      fail(MissReason::unreadable, "cannot be read: " + checked.file.reason);
+      return checked;
+    case EntryFile::Problem::not_a_file:
+      fail(MissReason::corrupt, "is " + checked.file.reason);
+      return checked;
+  }
+  DecodedEntry entry = decode_entry(checked.file.bytes);
+  if (entry.fault == EntryFault::other_version) {
+    // Not damage: another release of the program shares the folder.
+    fail(MissReason::unreadable, "is not used: " + entry.problem);
+  } else if (entry.fault != EntryFault::none) {
+    fail(MissReason::corrupt, "is damaged: " + entry.problem);
+  } else if (entry_file_name(entry.artifact.key) != name) {
+    fail(MissReason::corrupt, "holds the entry of another key");
+  } else {
+    checked.artifact = std::move(entry.artifact);
+  }
+  return checked;
 }
 
 Lookup search_entry(const Wanted& wanted, std::string* bytes) { return Search(wanted).run(bytes); }

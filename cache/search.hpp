@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cache/folder.hpp"
 #include "cache/store.hpp"
 
 namespace hstu::cache {
@@ -21,7 +22,15 @@ struct Wanted {
 // Contract of Store::lookup. The bytes of a hit go to `bytes` unless that is null.
 Lookup search_entry(const Wanted& wanted, std::string* bytes);
 
-// One of the fixed sentences of a miss.
+// What a file with the name of an entry is worth.
+struct CheckedEntry {
+  MissReason reason = MissReason::none;  // none: every byte is as it has to be
+  std::string problem;                   // goes on after the name: "is damaged: ..."
+  Artifact artifact;
+  EntryFile file;
+};
+CheckedEntry check_entry(const Folder& folder, const std::string& name, bool touch);
+
 Lookup miss(MissReason reason, std::string explanation);
 
 }  // namespace hstu::cache
