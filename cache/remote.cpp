@@ -37,7 +37,7 @@ using Pass = Circuit::Pass;
 constexpr size_t kQueuedJobs = 64;
 constexpr uint64_t kQueuedBytes = uint64_t{64} << 20;
 constexpr uint64_t kPointerLimit = 128;
-constexpr uint32_t kCorruptCause = 30;  // beside Kind and Kind + 16 (of a put), which are below it
+constexpr uint32_t kCorruptCause = 31;  // beside the values of Kind
 
 int64_t now_ms() {
   const auto since = steady_clock::now().time_since_epoch();
@@ -141,7 +141,7 @@ Answer Remote::State::ask(bool put, std::string name, std::string_view bytes, ui
     answer = {Kind::unreachable, {}, "its answer is longer than an entry may be"};
   }
   const double pause = options.first_pause_ms / 1000.0;
-  const uint32_t cause = static_cast<uint32_t>(answer.kind) + (put ? 16 : 0);
+  const auto cause = static_cast<uint32_t>(answer.kind);
   switch (answer.kind) {
     case Kind::done:
       (put ? bytes_written : bytes_read) += put ? bytes.size() : answer.bytes.size();
@@ -150,9 +150,7 @@ Answer Remote::State::ask(bool put, std::string name, std::string_view bytes, ui
       return answer;
     case Kind::unreachable:
     case Kind::refused:
-      // One cause, whether it was found by reading or by writing.
-      warn(static_cast<uint32_t>(answer.kind), answer.problem,
-           fmt::format("going on without it, for {:g} s at first", pause));
+      warn(cause, answer.problem, fmt::format("going on without it, for {:g} s at first", pause));
       break;
     case Kind::forbidden:
       warn(cause, answer.problem, "such entries count as misses");

@@ -48,13 +48,16 @@ struct Transfer {
   std::string body;
   uint64_t received = 0;
   size_t header_bytes = 0;
+  bool head_whole = false;  // libcurl takes a head that ends in the middle
   bool too_long = false, headers_too_long = false;
   std::string_view upload;
 };
 
-size_t on_header(char*, size_t size, size_t count, void* user) {
+size_t on_header(char* data, size_t size, size_t count, void* user) {
   auto* transfer = static_cast<Transfer*>(user);
   const size_t bytes = size * count;
+  const std::string_view line(data, bytes);
+  transfer->head_whole = line == "\r\n" || line == "\n";
   transfer->header_bytes += bytes;
   if (transfer->header_bytes > kMaxHeaders) {
     transfer->headers_too_long = true;
@@ -320,6 +323,7 @@ Answer HttpTransport::run(const Request& request, Transfer* transfer, bool put) 
     }
     return answer(Kind::unreachable, curl_problem(code));
   }
+  if (!transfer->head_whole) return answer(Kind::unreachable, "the answer ended early");
   Answer result = of_status(status, put);
   if (result.kind == Kind::done) result.bytes = std::move(transfer->body);
   return result;
