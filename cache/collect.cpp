@@ -17,11 +17,13 @@
 namespace hstu::cache {
 namespace {
 
-constexpr time_t kAbandoned = 3600;  // a temporary file has no writer any more
-constexpr time_t kPeriod = 3600;     // between collections
-constexpr time_t kYoung = 600;       // somebody may be about to ask for it
-constexpr time_t kClockSlack = 60;   // clocks of a fleet differ a little: not the future
-constexpr time_t kQuarantine = 7 * 24 * 3600;
+// Times are in nanoseconds since 1970: entries of one second have an order too.
+constexpr int64_t kSecond = 1000000000;
+constexpr int64_t kAbandoned = 3600 * kSecond;  // a temporary file has no writer any more
+constexpr int64_t kPeriod = 3600 * kSecond;     // between collections
+constexpr int64_t kYoung = 600 * kSecond;       // somebody may be about to ask for it
+constexpr int64_t kClockSlack = 60 * kSecond;   // clocks differ a little: not the future
+constexpr int64_t kQuarantine = 7 * 24 * 3600 * kSecond;
 constexpr size_t kMaxQuarantined = 256;
 constexpr uint64_t kMaxQuarantinedBytes = uint64_t{64} << 20;
 constexpr size_t kMaxNames = size_t{1} << 22;  // of one folder
@@ -37,17 +39,28 @@ struct Pointer {
   std::string fan, name;
 };
 
+int64_t clock_now() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+int64_t modified(const struct stat& info) {
+  constexpr int64_t kFar = 9000000000;  // seconds, some 285 years: beyond, the product overflows
+  return std::clamp<int64_t>(info.st_mtim.tv_sec, -kFar, kFar) * kSecond + info.st_mtim.tv_nsec;
+}
+
 // A time stamp of the future, left by a clock that jumped, would make its entry the last to go for
 // ever: it becomes now, or where it cannot be rewritten, the distant past.
 int64_t last_use(const Folder& folder, const std::string& name, const struct stat& info,
-                 time_t now) {
-  if (info.st_mtime <= now + kClockSlack) return info.st_mtime;
-  const timespec times[2] = {{0, UTIME_OMIT}, {now, 0}};
+                 int64_t now) {
+  if (modified(info) <= now + kClockSlack) return modified(info);
+  const timespec times[2] = {{0, UTIME_OMIT}, {now / kSecond, now % kSecond}};
   if (::utimensat(folder.fd(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return now;
   return 0;
 }
 
-void scan(const Folder& objects, time_t now, std::vector<Seen>* entries,
+void scan(const Folder& objects, int64_t now, std::vector<Seen>* entries,
           std::vector<Pointer>* pointers, Collected* result) {
   for (const std::string& fan : objects.names("", kMaxNames)) {
     if (!is_fan_out_name(fan)) continue;
@@ -73,16 +86,16 @@ void scan(const Folder& objects, time_t now, std::vector<Seen>* entries,
 enum class Removal { done, gone, used, refused };
 
 // Unless somebody used it since it was seen.
-Removal remove_entry(const Folder& objects, const Seen& entry, time_t now) {
+Removal remove_entry(const Folder& objects, const Seen& entry, int64_t now) {
   const Folder folder = objects.below(entry.fan);
   struct stat info {};
   if (!folder.status(entry.name, &info)) return Removal::gone;
-  if (info.st_mtime > entry.time && info.st_mtime <= now + kClockSlack) return Removal::used;
+  if (modified(info) > entry.time && modified(info) <= now + kClockSlack) return Removal::used;
   if (folder.remove(entry.name)) return Removal::done;
   return errno == ENOENT ? Removal::gone : Removal::refused;
 }
 
-void evict(const Folder& objects, const CollectOptions& options, time_t now,
+void evict(const Folder& objects, const CollectOptions& options, int64_t now,
            std::vector<Seen>* entries, Collected* result) {
   for (const Seen& entry : *entries) result->bytes += entry.size;
   result->entries = entries->size();
@@ -108,7 +121,7 @@ void evict(const Folder& objects, const CollectOptions& options, time_t now,
 
 // Pointers to entries that are gone.
 void remove_pointers(const Folder& objects, const std::vector<Pointer>& pointers,
-                     const std::vector<Seen>& entries, time_t now) {
+                     const std::vector<Seen>& entries, int64_t now) {
   if (pointers.empty()) return;
   std::unordered_set<std::string_view> present;
   for (const Seen& entry : entries) present.insert(std::string_view(entry.name).substr(0, 64));
@@ -117,7 +130,7 @@ void remove_pointers(const Folder& objects, const std::vector<Pointer>& pointers
     const Folder folder = objects.below(pointer.fan);
     struct stat info {};
     // A pointer may come before its entry.
-    if (folder.status(pointer.name, &info) && info.st_mtime + kYoung < now) {
+    if (folder.status(pointer.name, &info) && modified(info) + kYoung < now) {
       folder.remove(pointer.name);
     }
   }
@@ -136,10 +149,10 @@ bool remove_tree(const Folder& folder, const std::string& name, int depth) {
   return ::unlinkat(folder.fd(), name.c_str(), AT_REMOVEDIR) == 0;
 }
 
-bool is_due(const Folder& v1, time_t now) {
+bool is_due(const Folder& v1, int64_t now) {
   struct stat info {};
   if (!v1.status(kStamp, &info)) return true;
-  return info.st_mtime + kPeriod < now || info.st_mtime > now + kClockSlack;
+  return modified(info) + kPeriod < now || modified(info) > now + kClockSlack;
 }
 
 bool stamp(const Folder& v1) {
@@ -154,13 +167,13 @@ bool stamp(const Folder& v1) {
 }  // namespace
 
 uint64_t sweep_temporaries(const Folder& folder) {
-  const time_t now = ::time(nullptr);
+  const int64_t now = clock_now();
   uint64_t removed = 0;
   for (const std::string& name : folder.names(".tmp-", kMaxNames)) {
     struct stat info {};
     if (!is_temporary_name(name) || !folder.status(name, &info) || !S_ISREG(info.st_mode)) continue;
     const bool abandoned =
-        info.st_mtime + kAbandoned < now || info.st_mtime > now + kAbandoned;  // a clock jumped
+        modified(info) + kAbandoned < now || modified(info) > now + kAbandoned;  // a clock jumped
     if (abandoned && folder.remove(name)) ++removed;
   }
   return removed;
@@ -168,7 +181,7 @@ uint64_t sweep_temporaries(const Folder& folder) {
 
 uint64_t sweep_quarantine(const Folder& v1, bool everything) {
   const Folder folder = v1.below("quarantine");
-  const time_t now = ::time(nullptr);
+  const int64_t now = clock_now();
   std::vector<Seen> pieces;
   uint64_t bytes = 0;
   for (std::string& name : folder.names("", kMaxNames)) {
@@ -177,7 +190,7 @@ uint64_t sweep_quarantine(const Folder& v1, bool everything) {
     const auto size = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0;
     bytes += size;
     pieces.push_back(
-        {info.st_mtime > now + kClockSlack ? 0 : info.st_mtime, size, "", std::move(name)});
+        {modified(info) > now + kClockSlack ? 0 : modified(info), size, "", std::move(name)});
   }
   std::sort(pieces.begin(), pieces.end(),
             [](const Seen& a, const Seen& b) { return a.time < b.time; });
@@ -197,7 +210,7 @@ uint64_t sweep_quarantine(const Folder& v1, bool everything) {
 
 Collected collect(const std::string& root, const CollectOptions& options) {
   Collected result;
-  const time_t now = ::time(nullptr);
+  const int64_t now = clock_now();
   const Folder top = Folder::open(root);
   const Folder v1 = top.below("v1");
   const Folder objects = v1.below("objects");
@@ -218,10 +231,10 @@ Collected collect(const std::string& root, const CollectOptions& options) {
 
 bool collect_when_due(const std::string& root, uint64_t size_limit, bool hurry, Collected* result) {
   const Folder v1 = Folder::open(root).below("v1");
-  if (!v1.good() || (!hurry && !is_due(v1, ::time(nullptr)))) return false;
+  if (!v1.good() || (!hurry && !is_due(v1, clock_now()))) return false;
   const NodeLock lock = NodeLock::take(folder_lock_name("gc", root), 0);
   if (!lock.held() && lock.possible()) return false;  // another process is at it
-  if (!hurry && !is_due(v1, ::time(nullptr))) return false;
+  if (!hurry && !is_due(v1, clock_now())) return false;
   if (!stamp(v1)) return false;  // a folder that takes no stamp gives up no entry either
   *result = collect(root, {size_limit, false});
   return true;

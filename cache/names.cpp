@@ -22,11 +22,13 @@ bool is_hex(std::string_view text, size_t length) {
 
 // The power of two a unit stands for, or -1.
 int unit_shift(std::string_view unit) {
-  constexpr std::string_view kLetters = "KMGT";
-  if (unit.empty() || unit == "B") return 0;
-  const size_t at = kLetters.find(static_cast<char>(unit[0] & ~0x20));
-  const std::string_view rest = unit.substr(1);
-  if (at == std::string_view::npos || !(rest.empty() || rest == "B" || rest == "iB")) return -1;
+  std::string lower(unit);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  if (lower.empty() || lower == "b") return 0;
+  const size_t at = std::string_view("kmgt").find(lower[0]);
+  const std::string rest = lower.substr(1);
+  if (at == std::string_view::npos || !(rest.empty() || rest == "b" || rest == "i" || rest == "ib"))
+    return -1;
   return 10 * (static_cast<int>(at) + 1);
 }
 

@@ -2,8 +2,17 @@
 // Shared by the tests of the cache.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "base/file.hpp"
@@ -52,6 +61,45 @@ inline size_t count_files(const std::string& path, const std::string& prefix = "
     if (at->path().filename().string().rfind(prefix, 0) == 0) ++count;
   }
   return count;
+}
+
+// Runs `work` in a process of its own, which ends with what it returns.
+inline pid_t child(const std::function<int()>& work) {
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) ::_exit(work());
+  return pid;
+}
+
+inline int wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+// The exit code of `work` in a process of its own, as an ordinary user when this is root; -1 when a
+// signal ended it.
+inline int run_unprivileged(const std::function<int()>& work) {
+  const int status = wait_for(child([&] {
+    if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return 99;
+    return work();
+  }));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Both time stamps of a file, in seconds from now.
+inline void set_age(const std::string& path, int64_t seconds_ago) {
+  const time_t then = ::time(nullptr) - seconds_ago;
+  const timespec times[2] = {{then, 0}, {then, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0);
+}
+
+inline int64_t age_of(const std::string& path) {
+  struct stat info {};
+  REQUIRE(::lstat(path.c_str(), &info) == 0);
+  return ::time(nullptr) - info.st_mtime;
 }
 
 // Sets or, without a value, unsets a variable for as long as it lives.

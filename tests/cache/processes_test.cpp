@@ -12,25 +12,6 @@
 using namespace hstu::cache;
 using namespace hstu::cache::test;
 
-namespace {
-
-pid_t child(const std::function<int()>& work) {
-  std::fflush(nullptr);
-  const pid_t pid = ::fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) ::_exit(work());
-  return pid;
-}
-
-int wait_for(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
-}  // namespace
-
 TEST_CASE("two processes publish one key: readers see one or the other, whole") {
   const auto dir = folder();
   const Store store = open_store(dir.path());
