@@ -43,6 +43,7 @@ void add_emit(CLI::App& app, Common& common, Action& action);
 void add_compile(CLI::App& app, Common& common, Action& action);
 void add_inspect(CLI::App& app, Common& common, Action& action);
 void add_mask(CLI::App& app, Common& common, Action& action);
+void add_cache(CLI::App& app, Common& common, Action& action);
 void add_devices(CLI::App& app, Common& common, Action& action);
 void add_doctor(CLI::App& app, Common& common, Action& action);
 void add_schema(CLI::App& app, Common& common, Action& action);
