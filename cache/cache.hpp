@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -38,17 +37,17 @@ struct CacheOptions {
   bool environment_bundles = true;
   // The remote that HSTU_JIT_REMOTE names; one that cannot be used is a warning.
   bool environment_remote = true;
+  bool wait_for_remote = false;  // publish to the remote before going on
 };
 
 // Since open(). `misses` counts the layers asked in vain: one lookup may miss in three of them.
 struct CacheStatistics {
   static constexpr size_t kReasons = 16;  // more than there are values of MissReason
-  uint64_t lookups = 0;
-  std::array<uint64_t, kLayers> hits{};  // by Layer; none: missed everywhere
-  std::array<std::array<uint64_t, kReasons>, kLayers> misses{};  // by Layer and MissReason
-  uint64_t publishes = 0, publish_failures = 0;                  // to the local store
-  uint64_t remote_publishes = 0, remote_publish_failures = 0;
-  std::string to_json() const;  // one object, names as in layer_name and miss_reason_name
+  using Reasons = std::array<uint64_t, kReasons>;
+  std::array<uint64_t, kLayers> hits{};          // by Layer; none: missed everywhere
+  std::array<Reasons, kLayers> misses{};         // by Layer and MissReason
+  uint64_t publishes = 0, publish_failures = 0;  // to the local store
+  uint64_t kept = 0;                             // of the remote's hits, in the local store
 };
 
 // Thread-safe. No lock is held over a file operation or a request to the remote.
@@ -62,31 +61,37 @@ class Cache {
 
   // The bundles alone. Those named with their digest answer with an entry of any toolchain (that of
   // `key` first): who pinned the bytes has chosen. Others only with the toolchain of `key`, unless
-  // `any_toolchain`. `key.toolchain` may be "". Asks no file system and no network but the bundle
-  // files, so that a host whose bundles have everything need not know its compiler.
+  // `any_toolchain`. `key.toolchain` may be "". Asks no network and no folder, so that a host whose
+  // bundles have everything need not know its compiler. A miss is not counted.
   CacheLookup lookup_bundles(const Key& key, bool any_toolchain = false) const;
 
-  // Every layer. What the remote has is checked and kept in the local store (mode read_write).
-  // Never fails. `wanted` names the ingredients for the explanation of a miss ("" otherwise).
+  // Every layer. What the remote has is kept in the local store (mode read_write). Never fails.
+  // Where `wanted` is given, the explanation of a miss names the nearest entry here.
   CacheLookup lookup(const Key& key, bool any_toolchain = false,
                      const Ingredients* wanted = nullptr) const;
 
-  // As lookup(), but nothing is counted, bumped or kept: for questions.
+  // The same for a caller who makes what is missing: before the remote is asked, `*lock` is taken
+  // (waiting at most so long) and the local store asked again, so that of all processes of this
+  // host one asks the remote and makes it. After a miss the caller keeps the lock until it has
+  // published; nothing is wrong if it is not held.
+  CacheLookup lookup_or_lock(const Key& key, const Ingredients* wanted, int timeout_ms,
+                             Store::CompileLock* lock) const;
+
+  // As lookup(), but nothing is counted in the store, moved, stamped or kept: for questions.
   CacheLookup peek(const Key& key, bool any_toolchain = false) const;
 
   // To the local store; the caller warns and goes on. Nothing in other modes than read_write.
   hstu::jit::Status publish_local(const Artifact& artifact) const;
-  // To the remote, where there is one and its mode is read-write. May take the remote's time-out.
+  // To the remote, where there is one and its mode is read-write. With
+  // CacheOptions::wait_for_remote it may take the remote's time-out, else it is sent in the
+  // background and never fails here.
   hstu::jit::Status publish_remote(const Artifact& artifact) const;
   // Both; the first error.
   hstu::jit::Status publish(const Artifact& artifact) const;
 
-  // Serialises compiles of one key on this host (Store::lock).
-  Store::CompileLock lock(const Key& key, int timeout_ms) const;
-
   const Store& store() const;
-  size_t bundle_count() const;
-  bool has_remote() const;
+  const std::vector<Bundle>& bundles() const;
+  const Remote* remote() const;  // null when there is none
   // What a person should know once: no folder, unusable bundles, unusable remote. One line, "" when
   // all is well.
   const std::string& warning() const;

@@ -14,6 +14,10 @@
  * failing call returns a status and, where `error` is not NULL, an object that says what is wrong;
  * free it with hstu_error_free. Nothing of HIP appears here: device addresses and streams are
  * void*.
+ *
+ * After fork() the child may prepare with its parent's engine for the cpu device: it keeps the
+ * kernels that were ready and makes others itself. It may destroy the engine. Launches on a GPU and
+ * new modules there are not possible in such a child, as with any library over HIP or CUDA.
  */
 #ifndef HSTU_JIT_H
 #define HSTU_JIT_H
@@ -56,13 +60,22 @@ typedef enum {
   HSTU_CACHE_SEALED = 3 /* a miss is HSTU_E_CACHE: nothing is ever compiled */
 } hstu_cache_mode;
 
-/* Zero means the default everywhere. Set `size` to sizeof(hstu_options). */
+/* Zero means the default everywhere. Set `size` to sizeof(hstu_options): a program built with an
+ * older header, whose structure ends earlier, gets the defaults for the rest.
+ *
+ * The environment adds what belongs to the machine and not to the program: HSTU_JIT_BUNDLES (more
+ * bundles), HSTU_JIT_REMOTE and its companions (a remote cache; secrets are never options),
+ * HSTU_JIT_CACHE_SIZE, HSTU_JIT_RECORD; `hstu-jit environment` lists all. What is wrong with those
+ * is one warning on the log, and the engine goes on without. */
 typedef struct {
   size_t size;
   const char* device;    /* "auto" (default): the first GPU, else this host's processor */
   const char* cache_dir; /* default: see `hstu-jit environment` */
   int cache_mode;        /* hstu_cache_mode */
   uint32_t compile_timeout_ms;
+  /* Bundles to read before the cache directory: "a.hjb:b.hjb@sha256:DIGEST". One with its digest
+   * serves whatever compiler this machine has; one that cannot be used is HSTU_E_CACHE. */
+  const char* bundles;
 } hstu_options;
 
 HSTU_API const char* hstu_version(void);
@@ -81,9 +94,14 @@ HSTU_API hstu_status hstu_prepare(hstu_engine* engine, const char* spec, size_t 
                                   hstu_kernel** kernel, hstu_error** error);
 HSTU_API void hstu_kernel_release(hstu_kernel* kernel);
 
-/* JSON: name, key, device, target, source (memory, local, compiled), tile. The string belongs to
- * the kernel. */
+/* JSON: name, key, device, target, source (memory, bundle, local, remote, compiled), tile. The
+ * string belongs to the kernel. */
 HSTU_API const char* hstu_kernel_info(const hstu_kernel* kernel);
+
+/* What the engine did so far, as JSON (schema hstu-jit/engine-stats/1): requests, hits by layer,
+ * misses by layer and reason, compiles, waits, publishes. Free `*json` with hstu_free. */
+HSTU_API hstu_status hstu_engine_stats(hstu_engine* engine, char** json, hstu_error** error);
+HSTU_API void hstu_free(void* memory);
 
 /* Element strides of one tensor; the last dimension has stride 1. On GPUs they are multiples of 8.
  * In the jagged layout `batch` is ignored. */

@@ -60,7 +60,7 @@ class Kernel {
 
 class Engine {
  public:
-  Engine() : Engine(hstu_options{sizeof(hstu_options), nullptr, nullptr, 0, 0}) {}
+  Engine() : Engine(hstu_options{sizeof(hstu_options), nullptr, nullptr, 0, 0, nullptr}) {}
   explicit Engine(const hstu_options& options) : engine_(nullptr, &hstu_engine_destroy) {
     hstu_engine* engine = nullptr;
     hstu_error* error = nullptr;
@@ -75,6 +75,15 @@ class Engine {
         hstu_prepare(engine_.get(), spec.data(), spec.size(), &kernel, &error);
     detail::check(status, error);
     return Kernel(kernel);
+  }
+  // JSON, see hstu_engine_stats.
+  std::string stats() const {
+    char* json = nullptr;
+    hstu_error* error = nullptr;
+    const hstu_status status = hstu_engine_stats(engine_.get(), &json, &error);
+    detail::check(status, error);
+    const std::unique_ptr<char, decltype(&hstu_free)> owned(json, &hstu_free);
+    return json;
   }
   hstu_engine* get() const { return engine_.get(); }
 

@@ -152,6 +152,10 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
       if (state != State::running) {
         if (options.own_group && state == State::ended) kill_all();
         drain_until = Clock::now() + std::chrono::milliseconds(500);
+      } else if (options.end_when_cut && result.output_cut) {
+        kill_all();
+        drain_until = Clock::now();
+        state = State::ended;
       } else if (Clock::now() >= deadline) {
         result.timed_out = true;
         kill_all();
@@ -179,7 +183,9 @@ Result<ProcessResult> run_process(const ProcessOptions& options) {
       if (fd == out.read) {
         if (!drain(fd, &result.output, options.max_output, &result.output_cut)) out.close_read();
       } else if (fd == err.read) {
-        if (!drain(fd, &result.errors, options.max_output, &result.output_cut)) err.close_read();
+        bool cut = false;
+        if (!drain(fd, &result.errors, options.max_errors, &cut)) err.close_read();
+        result.output_cut = result.output_cut || (cut && !options.end_when_cut);
       } else if (!feed(fd, &input)) {
         in.close_write();
       }

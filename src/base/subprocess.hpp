@@ -17,7 +17,9 @@ struct ProcessOptions {
   std::string input;              // standard input
   std::optional<std::vector<std::string>> environment;  // "NAME=value"; absent: inherited
   std::chrono::milliseconds timeout{120000};
-  size_t max_output = size_t{256} << 20;  // more is cut off and `output_cut` set
+  size_t max_output = size_t{256} << 20;  // of standard output; more is cut off, `output_cut` set
+  size_t max_errors = size_t{256} << 20;  // the same for standard error
+  bool end_when_cut = false;              // kill it once its standard output passes the limit
   // False: the program joins this process's group, so that whoever kills that group ends it too.
   bool own_group = true;
   int nice = 0;  // added to this process's own niceness

@@ -7,17 +7,19 @@
 #include <mutex>
 
 #include "base/env.hpp"
-#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "compile/locate.hpp"
 #include "compile/root.hpp"
+#include "compile/scratch.hpp"
 
 namespace hstu::jit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxAnswer = size_t{128} << 20;
 
 // What a compiler needs and nothing else: the host's other variables must not change the code.
 std::vector<std::string> worker_environment(const std::string& folder) {
@@ -69,7 +71,7 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout, int nice) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (attempt > 0 && left.count() <= 0) break;
-    Result<TempDir> folder = TempDir::create("hstu-jit-worker-");
+    Result<Scratch> folder = Scratch::create();
     if (!folder.ok()) return problem(folder.error().message);
     ProcessOptions options;
     options.argv = worker_command(*worker, job);
@@ -77,7 +79,10 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout, int nice) {
     options.environment = worker_environment(folder->path());
     options.timeout = std::max(left, std::chrono::milliseconds(1));
     options.nice = nice;
-    options.max_output = size_t{128} << 20;  // of a worker gone wild; objects are far smaller
+    // A worker gone wild; objects are far smaller, and what it says is for people.
+    options.max_output = kMaxAnswer;
+    options.max_errors = size_t{1} << 20;
+    options.end_when_cut = true;
     Result<ProcessResult> result = run_process(options);
     if (!result.ok()) return problem(result.error().message);
     if (result->timed_out) {
@@ -85,6 +90,10 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout, int nice) {
           fmt::format("the compiler gave no answer within {} s and was ended; "
                       "HSTU_JIT_COMPILE_TIMEOUT sets the limit",
                       static_cast<double>(timeout.count()) / 1000));
+    }
+    if (result->output_cut) {
+      return problem(fmt::format("the compile worker {} gave more than {} MiB and was ended",
+                                 *worker, kMaxAnswer >> 20));
     }
     const std::string said = printable(result->errors, 200);
     const std::string quoted = said.empty() ? said : fmt::format(" (it said: {})", said);

@@ -52,6 +52,8 @@ std::vector<std::string> canonical_options(const Target& target, Driver driver,
 Result<Toolchain> find_toolchain(const Target& target, const std::string& state_dir);
 // The same where it is remembered: starts and writes nothing.
 std::optional<Toolchain> remembered_toolchain(const Target& target, const std::string& state_dir);
+// Whether there is anything here that find_toolchain would ask.
+bool has_compiler_candidates(const Target& target);
 
 // Compiles in a worker process. Never crashes, never waits past the timeout.
 // Errors: kCompile (message: first diagnostic, or the signal, or the time-out; detail: log, path of

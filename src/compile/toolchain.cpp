@@ -288,6 +288,8 @@ std::optional<Toolchain> remembered_toolchain(const Target& target, const std::s
   return question.ok() ? recall(*question) : std::nullopt;
 }
 
+bool has_compiler_candidates(const Target& target) { return question_of(target, "").ok(); }
+
 Result<Toolchain> find_toolchain(const Target& target, const std::string& state_dir) {
   const Result<Question> question = question_of(target, state_dir);
   if (!question.ok()) return question.error();

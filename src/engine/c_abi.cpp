@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 #include <hstu_jit/hstu_jit.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/log.hpp"
+#include "cache/bundle.hpp"
 #include "device/device.hpp"
 #include "engine/engine.hpp"
 #include "engine/forward_launch.hpp"
@@ -84,17 +89,18 @@ Status create(const hstu_options* given, hstu_engine** out) {
   *out = nullptr;
   hstu_options options{};
   if (given) {
-    if (given->size < sizeof(hstu_options))
-      return argument_error(
-          fmt::format("hstu_engine_create: options.size is {}, at least {} expected", given->size,
-                      sizeof(hstu_options)));
-    options = *given;
+    constexpr size_t kFirst = offsetof(hstu_options, bundles);  // what the first release had
+    if (given->size < kFirst)
+      return argument_error(fmt::format(
+          "hstu_engine_create: options.size is {}, at least {} expected", given->size, kFirst));
+    std::memcpy(&options, given, std::min(given->size, sizeof options));
   }
   if (options.cache_mode < HSTU_CACHE_READ_WRITE || options.cache_mode > HSTU_CACHE_SEALED)
     return argument_error(
         fmt::format("hstu_engine_create: cache_mode {} is unknown", options.cache_mode));
   hstu::jit::EngineOptions engine_options;
   if (options.cache_dir) engine_options.cache_dir = options.cache_dir;
+  if (options.bundles) engine_options.bundles = hstu::cache::split_bundle_list(options.bundles);
   engine_options.cache_mode = static_cast<hstu::cache::Mode>(options.cache_mode);
   if (options.compile_timeout_ms > 0)
     engine_options.compile.timeout = std::chrono::milliseconds(options.compile_timeout_ms);
@@ -103,6 +109,8 @@ Status create(const hstu_options* given, hstu_engine** out) {
   if (!device) return std::move(device).error();
   Result<std::unique_ptr<Engine>> engine = Engine::create(engine_options);
   if (!engine) return std::move(engine).error();
+  if (const std::string& warning = (*engine)->cache().warning(); !warning.empty())
+    hstu::jit::log_warn(warning);
   *out = new hstu_engine{std::shared_ptr<Device>(std::move(*device)), std::move(*engine)};
   return {};
 }
@@ -119,8 +127,8 @@ Status prepare(hstu_engine* engine, const char* spec, size_t length, hstu_kernel
   const hstu::jit::Problem& problem = parsed->problems.front();
   Result<hstu::jit::Geometry> geometry = hstu::jit::make_geometry(problem);
   if (!geometry) return std::move(geometry).error();
-  Result<hstu::jit::Prepared> prepared =
-      engine->engine->prepare(problem, *geometry, engine->device->target());
+  Result<hstu::jit::Prepared> prepared = engine->engine->prepare(
+      problem, *geometry, engine->device->target(), hstu::jit::PlanDetail::launch);
   if (!prepared) return std::move(prepared).error();
   Result<std::unique_ptr<hstu::jit::DeviceKernel>> loaded =
       engine->device->load(prepared->kernel->object, prepared->kernel->entry);
@@ -145,6 +153,18 @@ Status prepare(hstu_engine* engine, const char* spec, size_t length, hstu_kernel
                                         {"tile_n", kernel->plan.config.tile_n}}
                      .dump();
   *out = kernel.release();
+  return {};
+}
+
+Status stats(hstu_engine* engine, char** out) {
+  if (!out) return argument_error("hstu_engine_stats: json is NULL");
+  *out = nullptr;
+  if (!engine) return argument_error("hstu_engine_stats: engine is NULL");
+  const std::string json = engine->engine->statistics_json();
+  char* copy = static_cast<char*>(std::malloc(json.size() + 1));
+  if (!copy) throw std::bad_alloc();
+  std::memcpy(copy, json.c_str(), json.size() + 1);
+  *out = copy;
   return {};
 }
 
@@ -273,6 +293,11 @@ void hstu_kernel_release(hstu_kernel* kernel) { delete kernel; }
 const char* hstu_kernel_info(const hstu_kernel* kernel) {
   return kernel ? kernel->info.c_str() : "";
 }
+
+hstu_status hstu_engine_stats(hstu_engine* engine, char** json, hstu_error** error) {
+  return guarded(error, [&] { return stats(engine, json); });
+}
+void hstu_free(void* memory) { std::free(memory); }
 
 hstu_status hstu_launch(hstu_kernel* kernel, const hstu_forward* call, void* stream,
                         hstu_error** error) {

@@ -2,12 +2,15 @@
 // Shared by the tests of the compile room.
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
@@ -107,6 +110,21 @@ inline std::string id_in_new_process(const std::string& target_name, const std::
   REQUIRE(result.ok());
   CHECK((result->exit_code == 0 || result->exit_code == 5));
   return result->output;
+}
+
+// Within two seconds; a zombie is gone.
+inline bool gone(pid_t pid) {
+  for (int i = 0; i < 200; ++i) {
+    if (::kill(pid, 0) != 0) return true;
+    char state = 0;
+    if (FILE* file = std::fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "r")) {
+      if (std::fscanf(file, "%*d %*s %c", &state) != 1) state = 0;
+      std::fclose(file);
+    }
+    if (state == 'Z') return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
 }
 
 inline std::string one_line(const Error& error) {

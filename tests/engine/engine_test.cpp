@@ -1,88 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine with real compiles by this host's C++ compiler.
-#include "engine/engine.hpp"
-
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
-#include "base/file.hpp"
-#include "catch.hpp"
-#include "spec/parse.hpp"
+#include "support.hpp"
 
 using namespace hstu::jit;
+using namespace hstu::jit::test;
 namespace cache = hstu::cache;
 
-namespace {
-
-struct Case {
-  Problem problem;
-  Geometry geometry;
-};
-
-Case case_of(const std::string& json) {
-  Result<ParsedSpec> spec = parse_spec(json, ".");
-  if (!spec) FAIL(spec.error().message);
-  Problem p = spec->problems.front();
-  Geometry g = *make_geometry(p);
-  return {p, g};
-}
-
-const char* kShort = R"({"op": "hstu_attention", "heads": 2, "head_dim_qk": 16,
-                         "uih_lengths": [5, 9]})";
-const char* kLong = R"({"op": "hstu_attention", "name": "other", "heads": 3, "head_dim_qk": 16,
-                        "uih_lengths": [70, 1, 0], "data": {"seed": 2}})";
-
-// Sets a variable for a scope.
-class ScopedEnv {
- public:
-  ScopedEnv(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    setenv(name, value.c_str(), 1);
-  }
-  ~ScopedEnv() {
-    if (old_)
-      setenv(name_, old_->c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
-std::unique_ptr<Engine> engine_in(const std::string& dir,
-                                  cache::Mode mode = cache::Mode::read_write) {
-  EngineOptions options;
-  options.cache_dir = dir;
-  options.cache_mode = mode;
-  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  if (!engine) FAIL(engine.error().message);
-  return std::move(*engine);
-}
-
-Result<Prepared> prepare(Engine& engine, const char* json) {
-  const Case c = case_of(json);
-  return engine.prepare(c.problem, c.geometry, *find_target("cpu"));
-}
-
-std::vector<std::string> entries(const std::string& dir) {
-  std::vector<std::string> found;
-  for (const auto& e : std::filesystem::recursive_directory_iterator(dir))
-    if (e.path().extension() == ".hko") found.push_back(e.path());
-  return found;
-}
-
-}  // namespace
-
 TEST_CASE("a kernel is compiled once, then comes from memory, then from the cache") {
-  const TempDir dir = std::move(*TempDir::create("engine-test-"));
+  const TempDir dir = folder();
   std::string object;
   {
     auto engine = engine_in(dir.path());
@@ -114,7 +42,7 @@ TEST_CASE("a kernel is compiled once, then comes from memory, then from the cach
 }
 
 TEST_CASE("threads that ask for one kernel wait for one compile") {
-  const TempDir dir = std::move(*TempDir::create("engine-test-"));
+  const TempDir dir = folder();
   auto engine = engine_in(dir.path());
   std::atomic<int> compiled{0}, memory{0}, failed{0};
   std::vector<std::thread> threads;
@@ -135,7 +63,7 @@ TEST_CASE("threads that ask for one kernel wait for one compile") {
 }
 
 TEST_CASE("a corrupt entry is recompiled and says so") {
-  const TempDir dir = std::move(*TempDir::create("engine-test-"));
+  const TempDir dir = folder();
   REQUIRE(prepare(*engine_in(dir.path()), kShort).ok());
   REQUIRE(entries(dir.path()).size() == 1);
   const std::string entry = entries(dir.path()).front();
@@ -150,7 +78,7 @@ TEST_CASE("a corrupt entry is recompiled and says so") {
 }
 
 TEST_CASE("without a compiler the cache still serves, and a miss says what to install") {
-  const TempDir dir = std::move(*TempDir::create("engine-test-"));
+  const TempDir dir = folder();
   REQUIRE(prepare(*engine_in(dir.path()), kShort).ok());
   const ScopedEnv path("PATH", "/nonexistent");
   const ScopedEnv cxx("HSTU_JIT_CXX", "/nonexistent/c++");
@@ -158,7 +86,7 @@ TEST_CASE("without a compiler the cache still serves, and a miss says what to in
   if (!served) FAIL(served.error().message);
   CHECK(served->origin == KernelOrigin::local);
   CHECK_THAT(served->cache_note, ContainsSubstring("without a compiler"));
-  const TempDir empty = std::move(*TempDir::create("engine-test-"));
+  const TempDir empty = folder();
   Result<Prepared> missing = prepare(*engine_in(empty.path()), kShort);
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.error().kind == ErrorKind::kCompile);
@@ -166,7 +94,7 @@ TEST_CASE("without a compiler the cache still serves, and a miss says what to in
 }
 
 TEST_CASE("a failed compile is an error with its log, and is not remembered") {
-  const TempDir dir = std::move(*TempDir::create("engine-test-"));
+  const TempDir dir = folder();
   EngineOptions options;
   options.cache_dir = dir.path();
   options.compile.extra_flags = {"-DHSTU_JIT_TEST_BROKEN", "-includeno-such-file.h"};
@@ -183,7 +111,7 @@ TEST_CASE("a failed compile is an error with its log, and is not remembered") {
 }
 
 TEST_CASE("sealed, read-only, off and unwritable caches") {
-  const TempDir dir = std::move(*TempDir::create("engine-test-"));
+  const TempDir dir = folder();
   Result<Prepared> sealed = prepare(*engine_in(dir.path(), cache::Mode::sealed), kShort);
   REQUIRE_FALSE(sealed.ok());
   CHECK(sealed.error().kind == ErrorKind::kCache);

@@ -19,8 +19,9 @@ namespace hstu::jit::cli {
 struct Common {
   bool json = false;
   std::string cache_dir;
-  std::string target;  // overrides the spec
-  std::string device;  // overrides the spec
+  std::vector<std::string> bundles;  // read before the cache folder
+  std::string target;                // overrides the spec
+  std::string device;                // overrides the spec
 };
 
 // What main() runs after parsing; returns the exit code.
@@ -43,6 +44,8 @@ void add_emit(CLI::App& app, Common& common, Action& action);
 void add_compile(CLI::App& app, Common& common, Action& action);
 void add_inspect(CLI::App& app, Common& common, Action& action);
 void add_mask(CLI::App& app, Common& common, Action& action);
+void add_bundle(CLI::App& app, Common& common, Action& action);
+void add_prewarm(CLI::App& app, Common& common, Action& action);
 void add_cache(CLI::App& app, Common& common, Action& action);
 void add_devices(CLI::App& app, Common& common, Action& action);
 void add_doctor(CLI::App& app, Common& common, Action& action);

@@ -31,6 +31,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", version_text());
   app.add_flag("--json", common.json, "Print one JSON object instead of text");
   app.add_option("--cache-dir", common.cache_dir, "Kernel cache folder (see \"environment\")");
+  app.add_option("--bundle", common.bundles,
+                 "Read kernels from this bundle first: FILE or FILE@sha256:DIGEST; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--target", common.target,
                  "Compile for this target: cpu, gfx90a, gfx942, sm_90a ...; overrides the spec");
   app.add_option(

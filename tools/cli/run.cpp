@@ -76,6 +76,8 @@ std::string kernel_line(const JobReport& r) {
   if (r.origin == "compiled")
     return fmt::format("compiled in {:.0f} ms by {}", r.compile_ms, r.toolchain);
   if (r.origin == "memory") return "already in memory, nothing compiled";
+  if (r.origin == "bundle" || r.origin == "remote")
+    return fmt::format("{} hit in {:.1f} ms, nothing compiled", r.origin, r.prepare_ms);
   return fmt::format("cache hit in {:.1f} ms, nothing compiled", r.prepare_ms);
 }
 
@@ -126,8 +128,9 @@ void print_suite_line(const JobReport& r) {
         r.simulated ? "to simulate     " : fmt::format("{:>8.4g} TFLOP/s", r.useful_tflops),
         r.validation ? r.validation->rel_frobenius : 0.0,
         r.origin == "compiled" ? fmt::format("compiled {:.0f} ms", r.compile_ms)
+        : r.origin == "memory" ? "in memory"
         : r.origin == "local"  ? "cache hit"
-                               : "in memory");
+                               : r.origin + " hit");
   (void)print(line + "\n");
 }
 
@@ -159,8 +162,8 @@ int run_command(const RunOptions& o, const Common& common) {
   if (!options) return fail_early(options.error(), common);
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
   if (!engine) return fail_early(engine.error(), common);
-  if (!(*engine)->store().warning().empty())
-    fmt::print(stderr, "hstu-jit: {}\n", (*engine)->store().warning());
+  if (const std::string& warning = (*engine)->cache().warning(); !warning.empty())
+    fmt::print(stderr, "hstu-jit: {}\n", warning);
 
   JobRunner runner(**engine, {{o.ck_tolerance}, true, true});
   std::vector<Json> results;

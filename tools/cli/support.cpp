@@ -88,6 +88,7 @@ void apply_overrides(Problem& problem, const Common& common) {
 Result<EngineOptions> engine_options(const Common& common) {
   EngineOptions options;
   options.cache_dir = common.cache_dir;
+  options.bundles = common.bundles;
   Result<cache::Mode> mode = cache::parse_mode(get_env("HSTU_JIT_CACHE_MODE").value_or("rw"));
   if (!mode) return std::move(mode).error().with_context("HSTU_JIT_CACHE_MODE");
   options.cache_mode = *mode;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/scratch.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "base/env.hpp"
+#include "base/text.hpp"
+
+namespace hstu::jit {
+namespace {
+
+constexpr std::string_view kPrefix = "hstu-jit-worker-";
+constexpr time_t kOld = 24 * 3600;  // seconds; where folders cannot be locked, age has to do
+
+enum class Locked { yes, no, impossible };
+
+// A descriptor of the folder, and whether it is locked through it. -1 when it cannot be opened.
+std::pair<int, Locked> lock_folder(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return {-1, Locked::no};
+  int rc;
+  do {
+    rc = ::flock(fd, LOCK_EX | LOCK_NB);
+  } while (rc != 0 && errno == EINTR);
+  if (rc == 0) return {fd, Locked::yes};
+  return {fd, errno == EWOULDBLOCK ? Locked::no : Locked::impossible};
+}
+
+bool still_there(const std::string& path, int fd) {
+  struct stat named {
+  }, open{};
+  return ::lstat(path.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+}  // namespace
+
+int sweep_scratch(const std::string& base) {
+  DIR* dir = ::opendir(base.c_str());
+  if (dir == nullptr) return 0;
+  std::vector<std::string> names;
+  while (names.size() < 4096) {
+    const dirent* entry = ::readdir(dir);
+    if (entry == nullptr) break;
+    if (std::string_view(entry->d_name).substr(0, kPrefix.size()) == kPrefix) {
+      names.emplace_back(entry->d_name);
+    }
+  }
+  ::closedir(dir);
+  int removed = 0;
+  for (const std::string& name : names) {
+    const std::string path = base + "/" + name;
+    const auto [fd, locked] = lock_folder(path);
+    if (fd < 0) continue;
+    struct stat info {};
+    const bool ours = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid();
+    const bool left = locked == Locked::yes ||
+                      (locked == Locked::impossible && info.st_mtime + kOld < ::time(nullptr));
+    // Its maker, should it only now come to locking it, sees that it is gone and takes another.
+    if (ours && left && still_there(path, fd)) {
+      remove_folder(path);
+      ++removed;
+    }
+    ::close(fd);
+  }
+  return removed;
+}
+
+Result<Scratch> Scratch::create() {
+  static std::atomic<bool> swept{false};
+  std::vector<std::string> bases;
+  if (auto base = get_env("TMPDIR"); base && base->front() == '/') bases.push_back(*base);
+  bases.emplace_back("/tmp");
+  if (!swept.exchange(true)) {
+    for (const std::string& base : bases) sweep_scratch(base);
+  }
+  int code = 0;
+  for (const std::string& base : bases) {
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      std::string path = fmt::format("{}/{}XXXXXX", base, kPrefix);
+      if (::mkdtemp(path.data()) == nullptr) {
+        code = errno;
+        break;
+      }
+      const auto [fd, locked] = lock_folder(path);
+      if (fd >= 0 && locked != Locked::no && still_there(path, fd)) {
+        if (locked == Locked::yes) return Scratch(std::move(path), fd);
+        ::close(fd);
+        return Scratch(std::move(path), -1);
+      }
+      code = EAGAIN;  // a sweeper was quicker
+      if (fd >= 0) ::close(fd);
+    }
+  }
+  return Error{ErrorKind::kFailed,
+               fmt::format("cannot make a temporary folder in {}: {}; set TMPDIR to a folder that "
+                           "can be written",
+                           printable(bases.front(), 300), std::strerror(code)),
+               "", ""};
+}
+
+Scratch::~Scratch() {
+  if (path_.empty()) return;
+  remove_folder(path_);
+  if (lock_ >= 0) ::close(lock_);
+}
+
+}  // namespace hstu::jit
