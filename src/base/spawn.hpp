@@ -51,9 +51,6 @@ class RunningGroup {
   std::atomic<pid_t>* place_ = nullptr;
 };
 
-// Whether end_running_processes() was called.
-bool processes_ended();
-
 // Starts a program with these pipes as its standard descriptors, in its group where it gets one of
 // its own; it is killed when this thread ends before it. 0 or errno.
 int spawn(const std::string& program, const ProcessOptions& options, const Pipe& in,

@@ -47,6 +47,7 @@ void kill_running_processes();
 // For programs that are about to end: does that, and from now on run_process starts nothing and
 // fails. Safe in a handler.
 void end_running_processes();
+bool processes_ended();  // whether it was called
 // For programs, not libraries: SIGINT, SIGTERM and SIGHUP, where not ignored, first do that. Groups
 // of their own hear nothing of a terminal's interrupt.
 void end_children_on_signals();

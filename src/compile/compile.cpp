@@ -10,6 +10,7 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/subprocess.hpp"
 #include "base/text.hpp"
 #include "compile/client.hpp"
 #include "compile/locate.hpp"
@@ -51,6 +52,7 @@ std::string quoted(const std::string& word) {
 
 // The source of a failed compile, for people. "" when there is no place for it.
 std::string keep_source(const Job& job) {
+  if (processes_ended()) return {};  // the compiler was killed: its source is not at fault
   std::vector<std::string> bases;
   if (auto base = get_env("TMPDIR"); base && base->front() == '/') bases.push_back(*base);
   bases.emplace_back("/tmp");

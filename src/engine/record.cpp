@@ -93,7 +93,7 @@ std::unique_ptr<Recorder> Recorder::from_environment() {
 
 void Recorder::record(const std::string& request, const Problem& problem, const Target& target) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<ForkMutex> lock(mutex_);
     if (broken_ || !seen_.insert(request).second) return;
   }
   std::string line = fmt::format("{}{}\",\"target\":\"{}\",\"spec\":{}}}\n", kLineStart, request,
@@ -101,7 +101,7 @@ void Recorder::record(const std::string& request, const Problem& problem, const 
   const Status s = append(request, line);
   if (s) return;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<ForkMutex> lock(mutex_);
     if (std::exchange(broken_, true)) return;
   }
   log_warn("HSTU_JIT_RECORD: " + s.error().message + "; nothing more is recorded");
@@ -148,7 +148,9 @@ Status Recorder::append(const std::string& request, const std::string& line) {
     log_warn("HSTU_JIT_RECORD: a spec of more than 1 MiB is not recorded");
     return {};
   }
-  const std::lock_guard<std::mutex> guard_of_file(file_mutex_);
+  // A child whose parent forked in the middle of a line finds it locked for ever.
+  const std::unique_lock<std::timed_mutex> guard_of_file(file_mutex_, kLongestWait * 3);
+  if (!guard_of_file) return failure("another thread does not come to its end");
   // O_NONBLOCK: opening a FIFO must not wait for its reader.
   const Open file(
       ::open(path_.c_str(),

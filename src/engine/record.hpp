@@ -13,6 +13,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "base/fork_mutex.hpp"
 #include "base/result.hpp"
 #include "spec/problem.hpp"
 #include "target/target.hpp"
@@ -36,10 +37,10 @@ class Recorder {
   std::string look(int fd, off_t size, uint64_t file);
 
   const std::string path_;
-  std::mutex mutex_;  // guards the next two; not held over a file operation
+  ForkMutex mutex_;  // guards the next two; not held over a file operation
   std::unordered_set<std::string> seen_;
   bool broken_ = false;
-  std::mutex file_mutex_;  // guards what follows; held over the write of a line
+  std::timed_mutex file_mutex_;  // guards what follows; held over the write of a line
   std::unordered_set<std::string> written_;
   uint64_t file_ = 0;  // inode: the file may be exchanged meanwhile
   off_t looked_ = 0;   // where the lines begin that are not in written_
