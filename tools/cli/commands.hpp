@@ -44,7 +44,6 @@ void add_emit(CLI::App& app, Common& common, Action& action);
 void add_compile(CLI::App& app, Common& common, Action& action);
 void add_inspect(CLI::App& app, Common& common, Action& action);
 void add_mask(CLI::App& app, Common& common, Action& action);
-void add_prewarm(CLI::App& app, Common& common, Action& action);
 void add_bundle(CLI::App& app, Common& common, Action& action);
 void add_prewarm(CLI::App& app, Common& common, Action& action);
 void add_cache(CLI::App& app, Common& common, Action& action);
