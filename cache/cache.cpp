@@ -121,7 +121,7 @@ struct Cache::State {
   Mode mode = Mode::read_write;
   Store store;
   OpenBundles opened;
-  std::unique_ptr<Remote> remote;
+  std::shared_ptr<Remote> remote;
   std::string warning;
   std::array<Counts, kLayers> counts;
   std::atomic<uint64_t> publishes{0}, publish_failures{0}, kept{0};
@@ -157,7 +157,8 @@ Result<std::unique_ptr<Cache>> Cache::open(const CacheOptions& options) {
     if (!opened.ok()) return std::move(opened).error();
     state->opened = std::move(*opened);
     append(&state->warning, state->opened.unusable);
-    if (options.environment_remote) {
+    state->remote = options.remote;
+    if (!state->remote && options.environment_remote) {
       Result<RemoteOptions> remote_options = remote_options_from_environment();
       Result<std::unique_ptr<Remote>> remote =
           remote_options.ok() ? Remote::open(*remote_options)

@@ -37,7 +37,8 @@ struct CacheOptions {
   bool environment_bundles = true;
   // The remote that HSTU_JIT_REMOTE names; one that cannot be used is a warning.
   bool environment_remote = true;
-  bool wait_for_remote = false;  // publish to the remote before going on
+  std::shared_ptr<Remote> remote;  // in place of that one
+  bool wait_for_remote = false;    // publish to the remote before going on
 };
 
 // Since open(). `misses` counts the layers asked in vain: one lookup may miss in three of them.
