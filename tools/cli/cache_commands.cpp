@@ -138,7 +138,7 @@ int info_command(const Common& common, const std::string& prefix) {
   std::vector<ListedEntry> found;
   bool several = false;
   for (ListedEntry& entry : cache::list_entries(store->root())) {
-    if ((entry.request + "." + entry.toolchain).rfind(prefix, 0) != 0) continue;
+    if (fmt::format("{}.{}.hko", entry.request, entry.toolchain).rfind(prefix, 0) != 0) continue;
     several = several || (!found.empty() && found.front().request != entry.request);
     found.push_back(std::move(entry));
   }
