@@ -56,6 +56,14 @@ Bytes member(const Bytes& name, const Bytes& content, char type = '0') {
 
 const Bytes kEnd(1024, '\0');
 
+void patch(const std::string& path, size_t at, const Bytes& bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "r+b");
+  REQUIRE(file != nullptr);
+  REQUIRE(std::fseek(file, static_cast<long>(at), SEEK_SET) == 0);
+  REQUIRE(std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size());
+  REQUIRE(std::fclose(file) == 0);
+}
+
 struct Hostile {
   hstu::jit::TempDir dir = folder();
   std::string path = dir.path() + "/k.hjb";
@@ -170,14 +178,16 @@ TEST_CASE("every byte of the headers is looked at") {
   for (size_t i = 0; i < 2; ++i) {
     const size_t start = h.header_at(i);
     for (size_t at = 0; at < 512; ++at) {
-      Bytes bytes = h.good;
-      bytes[start + at] = static_cast<char>(bytes[start + at] ^ 0x10);
-      h.refused(bytes);
+      Bytes block = h.good.substr(start, 512);
+      block[at] = static_cast<char>(block[at] ^ 0x10);
+      patch(h.path, start, block);
+      check_unusable(h.path, "");
       if (at < 148 || at >= 156) {  // and with the checksum of a forger
-        bytes.replace(start, 512, summed(bytes.substr(start, 512)));
-        h.refused(bytes);
+        patch(h.path, start, summed(block));
+        check_unusable(h.path, "");
       }
     }
+    patch(h.path, start, h.good.substr(start, 512));
   }
 }
 
@@ -185,22 +195,24 @@ TEST_CASE("every byte of the manifest is looked at, and a pin leaves no choice")
   const Hostile h;
   const std::string digest = hstu::jit::sha256_hex(*open_bundle(h.path).manifest_bytes());
   const size_t end = h.good.find('\0', 512);
+  const BundleManifest intact = open_bundle(h.path).manifest();
   size_t refused = 0;
   for (size_t at = 512; at < end; ++at) {
-    Bytes bytes = h.good;
-    bytes[at] = static_cast<char>(bytes[at] ^ 1);
-    put(h.path, bytes);
+    patch(h.path, at, Bytes(1, static_cast<char>(h.good[at] ^ 1)));
     CHECK_FALSE(Bundle::open(h.path + "@sha256:" + digest).ok());
     const auto bundle = Bundle::open(h.path);
     refused += !bundle.ok();
     // What opens all the same (a letter of a name, a digit of a digest) does not verify, unless the
     // letter was one of the notes.
-    if (bundle.ok() && bundle->manifest().requested == open_bundle(h.path).manifest().requested) {
+    if (bundle.ok()) {
       const BundleManifest& m = bundle->manifest();
-      CHECK((!bundle->verify().empty() || m.producer != "test 1" ||
-             m.failed[0].spec != "ranking/large" || m.failed[0].target != "gfx942" ||
-             m.failed[0].reason != "no compiler\\nfor it" || at >= h.good.find("\"requested\"")));
+      const bool a_note = m.producer != intact.producer || m.requested != intact.requested ||
+                          m.failed[0].spec != intact.failed[0].spec ||
+                          m.failed[0].target != intact.failed[0].target ||
+                          m.failed[0].reason != intact.failed[0].reason;
+      CHECK(a_note == bundle->verify().empty());
     }
+    patch(h.path, at, Bytes(1, h.good[at]));
   }
   CHECK(refused > (end - 512) / 3);
 }

@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   add_compile(app, common, action);
   add_inspect(app, common, action);
   add_mask(app, common, action);
+  add_bundle(app, common, action);
   add_prewarm(app, common, action);
   add_cache(app, common, action);
   add_devices(app, common, action);
