@@ -12,6 +12,7 @@
 
 #include "cache/lock.hpp"
 #include "cache/names.hpp"
+#include "cache/statistics.hpp"
 #include "cache/store.hpp"
 
 namespace hstu::cache {
@@ -226,6 +227,7 @@ Collected collect(const std::string& root, const CollectOptions& options) {
   evict(objects, options, now, &entries, &result);
   remove_pointers(objects, pointers, entries, now);
   result.quarantined = sweep_quarantine(v1, false);
+  fold_counters(root);
   return result;
 }
 

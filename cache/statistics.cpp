@@ -10,6 +10,7 @@
 #include <charconv>
 #include <limits>
 #include <mutex>
+#include <vector>
 
 #include "cache/folder.hpp"
 #include "cache/lock.hpp"
@@ -22,7 +23,9 @@ using Guard = std::lock_guard<hstu::jit::ForkMutex>;
 constexpr std::string_view kFirstLine = "hstu-cache-stats/1\n";
 constexpr size_t kMaxCounters = 512;
 constexpr size_t kMaxName = 64;
-constexpr size_t kMaxHosts = 4096;
+constexpr size_t kMaxHosts = 1 << 16;
+constexpr size_t kKeptHosts = 256;
+constexpr const char* kOtherHosts = "hosts-of-the-past";
 constexpr uint64_t kMaxFile = 1 << 16;
 
 bool plain(char c) {
@@ -163,7 +166,7 @@ void Statistics::save(const std::string& root) {
 Counters saved_counters(const std::string& root) {
   Counters sum;
   const Folder folder = Folder::open(root).below("v1").below("stats");
-  for (const std::string& name : folder.names("host-", kMaxHosts)) {
+  for (const std::string& name : folder.names("host", kMaxHosts)) {
     const EntryFile file = read_entry_file(folder, name, kMaxFile);
     if (file.problem == EntryFile::Problem::none) add_all(&sum, read_counters(file.bytes));
   }
@@ -172,7 +175,26 @@ Counters saved_counters(const std::string& root) {
 
 void zero_counters(const std::string& root) {
   const Folder folder = Folder::open(root).below("v1").below("stats");
-  for (const std::string& name : folder.names("host-", kMaxHosts)) folder.remove(name);
+  for (const std::string& name : folder.names("host", kMaxHosts)) folder.remove(name);
+}
+
+void fold_counters(const std::string& root) {
+  const Folder folder = Folder::open(root).below("v1").below("stats");
+  std::vector<std::pair<int64_t, std::string>> hosts;
+  for (std::string& name : folder.names("host-", kMaxHosts)) {
+    struct stat info {};
+    if (folder.status(name, &info)) hosts.emplace_back(info.st_mtime, std::move(name));
+  }
+  if (hosts.size() <= kKeptHosts) return;
+  std::sort(hosts.rbegin(), hosts.rend());
+  const auto counters_of = [&folder](const std::string& name) {
+    const EntryFile file = read_entry_file(folder, name, kMaxFile);
+    return file.problem == EntryFile::Problem::none ? read_counters(file.bytes) : Counters();
+  };
+  Counters sum = counters_of(kOtherHosts);
+  for (size_t i = kKeptHosts; i < hosts.size(); ++i) add_all(&sum, counters_of(hosts[i].second));
+  if (!folder.replace_unsynced(kOtherHosts, write_counters(sum))) return;
+  for (size_t i = kKeptHosts; i < hosts.size(); ++i) folder.remove(hosts[i].second);
 }
 
 }  // namespace hstu::cache

@@ -56,6 +56,10 @@ Counters saved_counters(const std::string& root);
 // Forgets them all.
 void zero_counters(const std::string& root);
 
+// Containers come with a new host name each: beyond 256 files, the counts of those longest
+// unchanged go into one.
+void fold_counters(const std::string& root);
+
 // The text of a counter file and back; what is not such a text has no counters.
 std::string write_counters(const Counters& counters);
 Counters read_counters(std::string_view text);

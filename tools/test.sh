@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Sets up a fresh Debian machine, builds hstu-jit, and runs all tests. Safe to repeat.
-# Usage: tools/test.sh [--sanitize LIST] [--fuzz SECONDS] [--only REGEX]
+# Usage: tools/test.sh [--sanitize LIST] [--fuzz SECONDS] [--only REGEX] [--large]
 #   --sanitize LIST   address,undefined or thread: builds into build-LIST and tests there
 #   --fuzz SECONDS    builds the fuzzers with clang and runs each for that long
 #   --only REGEX      only tests whose name matches
+#   --large           a kernel cache of 200,000 entries instead of 20,000 in test cache
 set -euo pipefail
 sanitize="" fuzz="" only="."
 while [ $# -gt 0 ]; do
@@ -12,7 +13,8 @@ while [ $# -gt 0 ]; do
     --sanitize) sanitize=$2; shift 2 ;;
     --fuzz) fuzz=$2; shift 2 ;;
     --only) only=$2; shift 2 ;;
-    -h | --help) sed -n '3,7p' "$0" | cut -c3-; exit 0 ;;
+    --large) export HSTU_TEST_CACHE_ENTRIES=200000; shift ;;
+    -h | --help) sed -n '3,8p' "$0" | cut -c3-; exit 0 ;;
     *) echo "unknown option $1; see --help" >&2; exit 2 ;;
   esac
 done

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
 
 #include "helpers.hpp"
@@ -39,7 +40,12 @@ struct Place {
     CHECK(store.lookup(in.key).hit);
     CHECK(count_files(dir.path(), ".tmp-") == 0);
   }
-  void put(const std::string& bytes) { REQUIRE(replace_file_atomic(path, bytes).ok()); }
+  // Not forced to the disk: there are hundreds of these.
+  void put(const std::string& bytes) const {
+    fs::remove_all(path);
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
+    REQUIRE(fs::file_size(path) == bytes.size());
+  }
 };
 
 }  // namespace
@@ -55,7 +61,7 @@ TEST_CASE("truncated entries") {
 
 TEST_CASE("flipped bytes of the fixed part") {
   Place place;
-  for (size_t at = 0; at < 96; at += 3) {
+  for (size_t at = 0; at < 96; ++at) {
     std::string bad = place.good;
     bad[at] = static_cast<char>(bad[at] ^ 0x20);
     place.put(bad);

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "cache/collect.hpp"
 #include "cache/lock.hpp"
 #include "helpers.hpp"
 
@@ -111,6 +112,24 @@ TEST_CASE("counter files of several hosts are summed, damaged ones count nothing
   { (void)open_store(dir.path()).lookup(artifact().key); }
   CHECK(saved_counters(dir.path()).empty());
   CHECK(count_files(dir.path(), ".tmp-") == 0);
+}
+
+TEST_CASE("the files of hosts that are gone are folded, their counts are kept") {
+  const auto dir = folder();
+  const std::string stats = dir.path() + "/v1/stats/";
+  fs::create_directories(stats);
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = fmt::format("{}host-{}", stats, i);
+    REQUIRE(hstu::jit::write_file_atomic(name, write_counters({{"local.hit", 1}})).ok());
+    set_age(name, 1000 - i);
+  }
+  for (int round = 0; round < 2; ++round) {
+    (void)collect(dir.path(), {kUnlimited, true});
+    CHECK(count_files(stats) == 257);
+    CHECK_FALSE(fs::exists(stats + "host-0"));
+    CHECK(fs::exists(stats + "host-299"));
+    CHECK(saved_counters(dir.path()) == Counters{{"local.hit", 300}});
+  }
 }
 
 TEST_CASE("many processes and threads: every count arrives") {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as a cache entry.
+// libFuzzer: any bytes as a cache entry, as a counter file and as a name in the cache folder.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include "base/digest.hpp"
 #include "cache/entry.hpp"
+#include "cache/names.hpp"
+#include "cache/statistics.hpp"
 
 namespace {
 
@@ -28,6 +30,14 @@ void check(const std::string& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   check(bytes);
+  const hstu::cache::Counters counters = hstu::cache::read_counters(bytes);
+  if (hstu::cache::read_counters(hstu::cache::write_counters(counters)) != counters) std::abort();
+  std::string request, toolchain;
+  if (hstu::cache::parse_entry_name(bytes, &request, &toolchain) &&
+      request + "." + toolchain + ".hko" != bytes) {
+    std::abort();
+  }
+  (void)hstu::cache::parse_size(bytes);
   // The digest keeps random bytes from the checks behind it: the same bytes as a sealed header, all
   // but the last one, whose value is the length of a payload.
   if (size == 0) return 0;
