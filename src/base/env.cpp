@@ -20,6 +20,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_CACHE_MODE", "rw (default), ro, off, or sealed: a miss is an error"},
     {"HSTU_JIT_BUNDLES", "bundles of kernels to read: FILE or FILE@sha256:DIGEST, colons between"},
     {"HSTU_JIT_CACHE_SIZE", "bytes the cache may hold: 500M, 2G (default); 0: no limit"},
+    {"HSTU_JIT_BUNDLE_VERIFY", "accepts bundles, e.g. gpg --verify {bundle}.asc {manifest}"},
     {"HSTU_JIT_TRUSTED_UIDS", "numbers of other users whose cache entries are loaded: 1000,1001"},
     {"HSTU_JIT_REMOTE", "remote cache: http(s)://HOST/PATH or redis(s)://HOST[/DATABASE]"},
     {"HSTU_JIT_REMOTE_MODE", "ro (default) or rw: publish to the remote cache too"},
