@@ -370,6 +370,11 @@ CacheStatistics Cache::statistics() const {
   statistics.publishes = state_->publishes;
   statistics.publish_failures = state_->publish_failures;
   statistics.kept = state_->kept;
+  if (state_->remote) {
+    const RemoteStatistics remote = state_->remote->statistics();
+    statistics.remote_publishes = remote.publishes;
+    statistics.remote_publish_failures = remote.publish_failures;
+  }
   return statistics;
 }
 

@@ -48,7 +48,8 @@ struct CacheStatistics {
   std::array<uint64_t, kLayers> hits{};          // by Layer; none: missed everywhere
   std::array<Reasons, kLayers> misses{};         // by Layer and MissReason
   uint64_t publishes = 0, publish_failures = 0;  // to the local store
-  uint64_t kept = 0;                             // of the remote's hits, in the local store
+  uint64_t remote_publishes = 0, remote_publish_failures = 0;
+  uint64_t kept = 0;  // of the remote's hits, in the local store
 };
 
 // Thread-safe. No lock is held over a file operation or a request to the remote.
@@ -93,6 +94,7 @@ class Cache {
   const Store& store() const;
   const std::vector<Bundle>& bundles() const;
   const Remote* remote() const;  // null when there is none
+  bool has_remote() const { return remote() != nullptr; }
   // What a person should know once: no folder, unusable bundles, unusable remote. One line, "" when
   // all is well.
   const std::string& warning() const;

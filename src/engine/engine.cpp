@@ -405,6 +405,8 @@ std::string Engine::statistics_json() const {
               {"sealed_misses", s.sealed_misses},
               {"published", s.cache.publishes},
               {"publish_failures", s.cache.publish_failures},
+              {"published_to_remote", s.cache.remote_publishes},
+              {"remote_publish_failures", s.cache.remote_publish_failures},
               {"kept_from_remote", s.cache.kept}}
       .dump();
 }
