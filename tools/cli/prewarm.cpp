@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
 #include "cache/entry.hpp"
+#include "cache/remote.hpp"
 #include "cli/commands.hpp"
 #include "cli/version.hpp"
 #include "prewarm/jobs.hpp"
@@ -112,6 +113,7 @@ Result<Work> begin(const PrewarmOptions& o, const Common& common) {
   Result<EngineOptions> options = engine_options(common);
   if (!options) return std::move(options).error();
   options->keep_artifacts = !o.out.empty() || get_env("HSTU_JIT_REMOTE").has_value();
+  options->wait_for_remote = true;  // what it does not take is told at the end
   Result<Manifest> manifest = load_manifest(o.manifest);
   if (!manifest) return std::move(manifest).error();
   for (const std::string& warning : manifest->warnings)
@@ -228,7 +230,7 @@ Json report_json(const Report& r) {
   j["unsupported"] = r.work->list.refused.size();
   j["skipped"] = r.skipped;
   j["interrupted"] = r.interrupted;
-  if (r.work->engine->cache().has_remote())
+  if (r.work->engine->cache().remote() != nullptr)
     j["remote"] = {{"published", r.sent}, {"failed", r.not_sent}};
   j["jobs"] = r.work->threads;
   j["seconds"] = r.seconds;
@@ -303,7 +305,7 @@ int prewarm_command(const PrewarmOptions& o, const Common& common) {
   options.threads = work->threads;
   options.keep_going = !o.fail_fast;
   options.keep_kernels = !o.out.empty();
-  options.fill_remote = work->engine->cache().has_remote();
+  options.fill_remote = work->engine->cache().remote() != nullptr;
   options.stop = &stop_asked;
   options.give_up = [&progress] {
     progress->end();
@@ -330,9 +332,11 @@ int prewarm_command(const PrewarmOptions& o, const Common& common) {
     else
       ++r.cached[kernel_origin_name(result.origin)];
   }
-  const cache::CacheStatistics counted = work->engine->cache().statistics();
-  r.not_sent = counted.remote_publish_failures;
-  r.sent = counted.remote_publishes - std::min(counted.remote_publishes, r.not_sent);
+  if (const cache::Remote* remote = work->engine->cache().remote()) {
+    const cache::RemoteStatistics counted = remote->statistics();
+    r.sent = counted.publishes;
+    r.not_sent = counted.publish_failures;
+  }
   int code = code_of(r.failures);
   // Who lets a prewarm write to the remote wants the kernels there.
   if (code == 0 && r.not_sent > 0) code = exit_code(ErrorKind::kCache);
