@@ -9,6 +9,10 @@ say() { printf '==> %s\n' "$*"; }
 hstu_required="g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev catch2 libssl-dev libpng-dev"
 # Compilers for targets other than this host, and oneDNN for the comparison program. Nice to have.
 hstu_optional="clang-19 lld-19 llvm-19 libdnnl-dev"
+# The remote cache: libraries, and for its test a certificate and servers. The servers only where
+# installing them does not start them, as in containers.
+hstu_optional="$hstu_optional libcurl4-openssl-dev libhiredis-dev openssl"
+[ ! -x /usr/sbin/policy-rc.d ] || hstu_optional="$hstu_optional nginx-light redis-server"
 # hipRTC: Debian's, unless ROCm is here already.
 [ -e /opt/rocm ] || [ -n "${ROCM_PATH:-}" ] || hstu_optional="$hstu_optional libamdhip64-dev"
 
