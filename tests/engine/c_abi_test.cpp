@@ -79,6 +79,64 @@ TEST_CASE("a prepared kernel runs with lengths of its own, and gives what the fo
   }
 }
 
+TEST_CASE("options of a program built with the first header, and of one built with a later one") {
+  struct First {  // hstu_options as it was
+    size_t size;
+    const char* device;
+    const char* cache_dir;
+    int cache_mode;
+    uint32_t compile_timeout_ms;
+  };
+  struct {
+    First first;
+    unsigned char beyond[sizeof(hstu_options)];  // not the structure's, so not to be read
+  } old{};
+  std::memset(old.beyond, 0xff, sizeof old.beyond);
+  old.first = {sizeof(First), "cpu", nullptr, HSTU_CACHE_OFF, 0};
+  hstu_engine* engine = nullptr;
+  CHECK(hstu_engine_create(reinterpret_cast<const hstu_options*>(&old), &engine, nullptr) ==
+        HSTU_OK);
+  hstu_engine_destroy(engine);
+  old.first.size = sizeof(First) - 1;
+  CHECK(hstu_engine_create(reinterpret_cast<const hstu_options*>(&old), &engine, nullptr) ==
+        HSTU_E_ARGUMENT);
+  CHECK(engine == nullptr);
+
+  struct {
+    hstu_options options;
+    unsigned char later[64];
+  } next{cpu_options(), {}};
+  next.options.size = sizeof next;
+  CHECK(hstu_engine_create(&next.options, &engine, nullptr) == HSTU_OK);
+  hstu_engine_destroy(engine);
+}
+
+TEST_CASE("bundles that cannot be used, and what an engine says it did") {
+  hstu_options options = cpu_options();
+  options.cache_mode = HSTU_CACHE_READ_ONLY;
+  options.bundles = "/nowhere/k.hjb";
+  hstu_engine* none = nullptr;
+  hstu_error* error = nullptr;
+  CHECK(hstu_engine_create(&options, &none, &error) == HSTU_E_CACHE);
+  REQUIRE(error != nullptr);
+  CHECK(std::string(hstu_error_message(error)).find("/nowhere/k.hjb") != std::string::npos);
+  hstu_error_free(error);
+
+  hstu::jit::api::Engine engine(cpu_options());
+  engine.prepare(kSpec);
+  engine.prepare(kSpec);
+  const std::string stats = engine.stats();
+  for (const char* part : {"\"schema\":\"hstu-jit/engine-stats/1\"", "\"requests\":2",
+                           "\"memory\":1", "\"compiles\":1"}) {
+    CHECK_THAT(stats, ContainsSubstring(part));
+  }
+  CHECK(hstu_engine_stats(engine.get(), nullptr, nullptr) == HSTU_E_ARGUMENT);
+  char* json = nullptr;
+  CHECK(hstu_engine_stats(nullptr, &json, nullptr) == HSTU_E_ARGUMENT);
+  CHECK(json == nullptr);
+  hstu_free(nullptr);
+}
+
 TEST_CASE("wrong calls are refused with a reason") {
   hstu_error* error = nullptr;
   CHECK(hstu_engine_create(nullptr, nullptr, &error) == HSTU_E_ARGUMENT);
