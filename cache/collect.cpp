@@ -87,8 +87,7 @@ void scan(const Folder& objects, int64_t now, std::vector<Seen>* entries,
 enum class Removal { done, gone, used, refused };
 
 // Unless somebody used it since it was seen.
-Removal remove_entry(const Folder& objects, const Seen& entry, int64_t now) {
-  const Folder folder = objects.below(entry.fan);
+Removal remove_entry(const Folder& folder, const Seen& entry, int64_t now) {
   struct stat info {};
   if (!folder.status(entry.name, &info)) return Removal::gone;
   if (modified(info) > entry.time && modified(info) <= now + kClockSlack) return Removal::used;
@@ -96,27 +95,57 @@ Removal remove_entry(const Folder& objects, const Seen& entry, int64_t now) {
   return errno == ENOENT ? Removal::gone : Removal::refused;
 }
 
+// Removes these, folder by folder: in the order of use, each would be a walk to another place of
+// the disk.
+void remove_entries(const Folder& objects, std::vector<Seen*> victims, int64_t now,
+                    std::chrono::steady_clock::time_point deadline, Collected* result) {
+  std::stable_sort(victims.begin(), victims.end(),
+                   [](const Seen* a, const Seen* b) { return a->fan < b->fan; });
+  Folder folder;
+  const std::string* open = nullptr;
+  for (Seen* entry : victims) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      result->unfinished = true;
+      return;
+    }
+    if (open == nullptr || *open != entry->fan) folder = objects.below(entry->fan);
+    open = &entry->fan;
+    const Removal removal = remove_entry(folder, *entry, now);
+    if (removal == Removal::refused) ++result->refused;
+    if (removal == Removal::refused || removal == Removal::used) continue;
+    if (removal == Removal::done) {
+      ++result->evicted;
+      result->evicted_bytes += entry->size;
+    }
+    --result->entries;
+    result->bytes -= entry->size;
+    entry->name.clear();  // no longer there
+  }
+}
+
 void evict(const Folder& objects, const CollectOptions& options, int64_t now,
            std::vector<Seen>* entries, Collected* result) {
   for (const Seen& entry : *entries) result->bytes += entry.size;
   result->entries = entries->size();
   if (result->bytes <= options.size_limit) return;
+  const auto deadline = std::chrono::steady_clock::now() + options.patience;
   std::sort(entries->begin(), entries->end(),
             [](const Seen& a, const Seen& b) { return a.time < b.time; });
   const uint64_t enough = options.size_limit - (options.asked_for ? 0 : options.size_limit / 10);
-  for (Seen& entry : *entries) {
+  const auto goal = [&](const Seen& entry) {
     const bool young = !options.asked_for && entry.time + kYoung > now;
-    if (result->bytes <= (young ? options.size_limit : enough)) break;
-    const Removal removal = remove_entry(objects, entry, now);
-    if (removal == Removal::refused) ++result->refused;
-    if (removal == Removal::refused || removal == Removal::used) continue;
-    if (removal == Removal::done) {
-      ++result->evicted;
-      result->evicted_bytes += entry.size;
+    return young ? options.size_limit : enough;
+  };
+  // Some may be in use or refuse to go: then the next ones have to.
+  for (size_t next = 0; next < entries->size() && !result->unfinished;) {
+    std::vector<Seen*> victims;
+    uint64_t bytes = result->bytes;
+    for (; next < entries->size() && bytes > goal((*entries)[next]); ++next) {
+      victims.push_back(&(*entries)[next]);
+      bytes -= (*entries)[next].size;
     }
-    --result->entries;
-    result->bytes -= entry.size;
-    entry.name.clear();  // no longer there
+    if (victims.empty()) return;
+    remove_entries(objects, std::move(victims), now, deadline, result);
   }
 }
 
@@ -238,7 +267,8 @@ bool collect_when_due(const std::string& root, uint64_t size_limit, bool hurry, 
   if (!lock.held() && lock.possible()) return false;  // another process is at it
   if (!hurry && !is_due(v1, clock_now())) return false;
   if (!stamp(v1)) return false;  // a folder that takes no stamp gives up no entry either
-  *result = collect(root, {size_limit, false});
+  *result = collect(root, {size_limit, false, std::chrono::seconds(2)});
+  if (result->unfinished) v1.remove(kStamp);  // due at once
   return true;
 }
 

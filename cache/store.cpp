@@ -211,7 +211,7 @@ void Store::collect_now_and_then(uint64_t published) const {
   if (!moment_has_come(&state.next_look, kLookEvery) && !hurry) return;
   Collected result;
   if (!collect_when_due(root_, state.size_limit, hurry, &result)) return;
-  state.published = 0;
+  if (!result.unfinished) state.published = 0;
   if (result.evicted == 0) return;
   state.statistics.add("local.evicted", result.evicted);
   state.statistics.add("local.evicted_bytes", result.evicted_bytes);

@@ -153,6 +153,17 @@ TEST_CASE("a collection of its own accord makes some room, but spares the young 
   CHECK(collect(young.root, {young.entry_size * 4, true}).evicted == 5);
 }
 
+TEST_CASE("a collection without patience stops, and says that it is not finished") {
+  Filled f({5 * kHour, 4 * kHour});
+  const Collected stopped = collect(f.root, {1, true, std::chrono::milliseconds(0)});
+  CHECK(stopped.unfinished);
+  CHECK(stopped.evicted == 0);
+  CHECK(f.present() == "11");
+  const Collected whole = collect(f.root, {1, true});
+  CHECK_FALSE(whole.unfinished);
+  CHECK(whole.evicted == 2);
+}
+
 TEST_CASE("time stamps of the future or of 1970 neither save an entry nor hang a collection") {
   const int64_t year = 365 * 24 * kHour;
   Filled f({-2 * year, kHour, 50 * year, -2 * kHour});

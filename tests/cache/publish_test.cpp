@@ -156,7 +156,9 @@ TEST_CASE("a folder that may only be read: hits, and a publish that says why not
   }
   fs::permissions(root, fs::perms(0555));
   const std::string objects = root + "/v1/objects";
-  fs::permissions(fs::path(objects) / in.key.request.substr(0, 2), fs::perms(0555));
+  const std::string fan = objects + "/" + in.key.request.substr(0, 2);
+  fs::permissions(fan, fs::perms(0555));
+  fs::permissions(objects, fs::perms(0555));
   const int code = run_unprivileged([&] {
     ::unsetenv("XDG_RUNTIME_DIR");
     Store::Options options;
@@ -171,6 +173,8 @@ TEST_CASE("a folder that may only be read: hits, and a publish that says why not
   });
   CHECK(code == 0);
   CHECK(age_of(open_store(root, Mode::read_only).entry_path(in.key)) >= 7200);
+  fs::permissions(objects, fs::perms(0755));  // so that it can be removed
+  fs::permissions(fan, fs::perms(0755));
   // It turned read-only after it was opened.
   const auto spare = folder();
   REQUIRE(::chmod(spare.path().c_str(), 0777) == 0);
