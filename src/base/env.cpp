@@ -36,6 +36,8 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_COMPILE_TIMEOUT", "seconds a compile may take (default 120)"},
     {"HSTU_JIT_WORKER", "path of the program hstu-jit-worker"},
     {"HSTU_JIT_EXTRA_FLAGS", "more compiler flags, split at spaces; part of the cache key"},
+    {"HSTU_JIT_RECORD",
+     "file that receives each kernel asked for: a manifest for hstu-jit prewarm"},
     {"HSTU_JIT_HIPRTC", "path of the hipRTC library (libhiprtc.so or libamdhip64.so)"},
     {"HSTU_JIT_NVRTC", "path of the NVRTC library (libnvrtc.so)"},
     {"HSTU_JIT_CLANG", "path of the clang++ that compiles for AMD targets hipRTC lacks"},
