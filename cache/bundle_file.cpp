@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/env.hpp"
 #include "base/signal_guard.hpp"
 #include "base/text.hpp"
 
@@ -39,6 +41,12 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// For the tests of sudden death.
+void reach(std::string_view step) {
+  const auto wanted = hstu::jit::get_env("HSTU_JIT_TEST_CRASH");
+  if (wanted && *wanted == step) ::kill(::getpid(), SIGKILL);
+}
+
 std::string descriptor_path(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 // What programs killed in the middle of a write left, an hour ago or earlier.
@@ -58,7 +66,7 @@ void sweep(const std::string& folder, const std::string& prefix) {
 
 }  // namespace
 
-Result<NewFile> NewFile::create(const std::string& given) {
+Result<NewFile> NewFile::create(const std::string& given, bool nameless) {
   std::string path = given;
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) {
@@ -79,18 +87,22 @@ Result<NewFile> NewFile::create(const std::string& given) {
   const auto next_name = [&] {
     return fmt::format("{}/{}{}-{}", folder, prefix, ::getpid(), counter++);
   };
-  const int nameless = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
-  if (nameless >= 0) {
+  const int fd = nameless ? ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644) : -1;
+  if (fd >= 0) {
     // A name is given through /proc only.
-    if (::access(descriptor_path(nameless).c_str(), F_OK) == 0) {
-      return NewFile(std::move(path), next_name(), nameless, false);
+    if (::access(descriptor_path(fd).c_str(), F_OK) == 0) {
+      reach("bundle_created");
+      return NewFile(std::move(path), next_name(), fd, false);
     }
-    ::close(nameless);
+    ::close(fd);
   }
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::string name = next_name();
     const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd >= 0) return NewFile(std::move(path), std::move(name), fd, true);
+    if (fd >= 0) {
+      reach("bundle_created");
+      return NewFile(std::move(path), std::move(name), fd, true);
+    }
     if (errno != EEXIST) return failure(given, std::strerror(errno));
   }
   return failure(given, std::strerror(EEXIST));
@@ -115,6 +127,7 @@ Status NewFile::write(std::string_view bytes) {
     if (wrote < 0) return failure(path_, std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(wrote));
   }
+  reach("bundle_begun");
   return {};
 }
 
@@ -128,6 +141,7 @@ int NewFile::publish() {
       return errno;
     }
     named_ = true;
+    reach("bundle_linked");
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return errno;
   named_ = false;
@@ -136,9 +150,11 @@ int NewFile::publish() {
 
 Status NewFile::commit() {
   if (::fsync(fd_) != 0) return failure(path_, std::strerror(errno));
+  reach("bundle_synced");
   // NFS may report a full disk as late as here, and has no nameless files.
   if (named_ && ::close(std::exchange(fd_, -1)) != 0) return failure(path_, std::strerror(errno));
   if (const int code = publish()) return failure(path_, std::strerror(code));
+  reach("bundle_published");
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return errno == EACCES ? Status() : failure(path_, std::strerror(errno));
@@ -146,6 +162,7 @@ Status NewFile::commit() {
   const int code = ::fsync(folder) != 0 && errno != EINVAL && errno != EROFS ? errno : 0;
   ::close(folder);
   if (code != 0) return failure(path_, std::strerror(code));
+  reach("bundle_done");
   return {};
 }
 

@@ -2,6 +2,7 @@
 // A large file written piece by piece and published whole or not at all.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,13 +11,24 @@
 
 namespace hstu::cache {
 
+// Every step of writing a bundle, in order: HSTU_JIT_TEST_CRASH=<name> makes the process kill
+// itself when it has reached that step.
+inline constexpr std::array<std::string_view, 6> kBundleSteps = {
+    "bundle_created",    // nothing in it
+    "bundle_begun",      // its manifest is written
+    "bundle_synced",     // all of it is on the disk
+    "bundle_linked",     // it has a temporary name (only where it replaces a file)
+    "bundle_published",  // it has its name
+    "bundle_done",       // so has the folder on disk
+};
+
 class NewFile {
  public:
   // A file without a name where the file system has such, so that a killed program leaves nothing;
   // else a temporary file ".NAME.tmp-..." in the same folder. Those of killed programs that are an
   // hour old are removed. A link to a file is followed. Errors: kCache, also when something that is
   // not a regular file has this name.
-  static hstu::jit::Result<NewFile> create(const std::string& path);
+  static hstu::jit::Result<NewFile> create(const std::string& path, bool nameless = true);
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();  // leaves nothing behind unless committed

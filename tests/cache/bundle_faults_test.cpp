@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "bundle_helpers.hpp"
+#include "cache/bundle_file.hpp"
 #include "cache/bundle_manifest.hpp"
 
 using namespace hstu::cache;
@@ -248,6 +249,93 @@ TEST_CASE("how large a bundle gets is known before it is written") {
   for (BundleEntry& entry : large) entry.size = uint64_t{1} << 30;
   CHECK(bundle_size(5000, large) == 512 + 5120 + 9 * (512 + (uint64_t{1} << 30)) + 1024);
   CHECK(bundle_size(5000, large) > kMaxBundle);
+}
+
+TEST_CASE("kill -9 at every step of writing a bundle") {
+  for (const std::string_view step : kBundleSteps) {
+    for (const bool had_one : {false, true}) {
+      INFO(step << (had_one ? " over an old one" : ""));
+      const Place place;
+      std::string old;
+      if (had_one) {
+        place.make(kernels(1));
+        old = get(place.path);
+      }
+      const int status = wait_for(child([&] {
+        ::setenv("HSTU_JIT_TEST_CRASH", std::string(step).c_str(), 1);
+        return write_bundle(place.path, kernels(3), notes()).ok() ? 0 : 1;
+      }));
+      const bool replaces_only = step == "bundle_linked";
+      if (replaces_only && !had_one) {
+        CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+      } else {
+        REQUIRE(WIFSIGNALED(status));  // else the step is in the table and not in the code
+        CHECK(WTERMSIG(status) == SIGKILL);
+      }
+      const bool there = step == "bundle_published" || step == "bundle_done" || replaces_only;
+      const bool renamed = there && !(replaces_only && had_one);
+      CHECK(fs::exists(place.path) == (had_one || renamed));
+      if (renamed) {
+        CHECK(open_bundle(place.path).verify().empty());
+        CHECK(open_bundle(place.path).manifest().entries.size() == 3);
+      } else if (had_one) {
+        CHECK(get(place.path) == old);
+      }
+      // Only between its temporary name and the rename can a nameless file leave something.
+      CHECK(count_files(place.dir.path(), ".k.hjb.tmp-") == (replaces_only && had_one ? 1 : 0));
+      for (const auto& file : fs::directory_iterator(place.dir.path())) {
+        set_age(file.path().string(), 7200);
+      }
+      place.make(kernels(2));
+      CHECK(open_bundle(place.path).manifest().entries.size() == 2);
+      CHECK(count_files(place.dir.path()) == 1);
+    }
+  }
+}
+
+TEST_CASE("file systems without nameless files") {
+  const Place place;
+  {
+    auto file = NewFile::create(place.path, false);
+    REQUIRE(file.ok());
+    CHECK(count_files(place.dir.path(), ".k.hjb.tmp-") == 1);
+    REQUIRE(file->write("one").ok());
+    REQUIRE(file->commit().ok());
+  }
+  CHECK(get(place.path) == "one");
+  {
+    auto file = NewFile::create(place.path, false);
+    REQUIRE(file.ok());
+    REQUIRE(file->write("two").ok());
+  }  // not committed
+  CHECK(get(place.path) == "one");
+  {
+    auto file = NewFile::create(place.path, false);
+    REQUIRE(file.ok());
+    REQUIRE(file->write("three").ok());
+    REQUIRE(file->commit().ok());
+  }
+  CHECK(get(place.path) == "three");
+  CHECK(count_files(place.dir.path()) == 1);
+  // The longest name a file can have.
+  const std::string longest = place.dir.path() + "/" + std::string(255, 'n');
+  for (const bool nameless : {false, true, true}) {
+    auto file = NewFile::create(longest, nameless);
+    REQUIRE(file.ok());
+    REQUIRE(file->write("x").ok());
+    CHECK(file->commit().ok());
+  }
+  CHECK(count_files(place.dir.path()) == 2);
+}
+
+TEST_CASE("a bundle behind a link is replaced, the link stays") {
+  const Place place;
+  place.make(kernels(1));
+  const std::string link = place.dir.path() + "/current.hjb";
+  REQUIRE(::symlink("k.hjb", link.c_str()) == 0);
+  REQUIRE(write_bundle(link, kernels(2), notes()).ok());
+  CHECK(fs::is_symlink(link));
+  CHECK(open_bundle(place.path).manifest().entries.size() == 2);
 }
 
 TEST_CASE("killed while writing: the old bundle or the new one, whole") {
