@@ -24,7 +24,7 @@ namespace hstu::jit {
 // Bounds of what a manifest may ask for; passing one is an error that names it.
 constexpr size_t kMaxManifestBytes = size_t{64} << 20;   // of the manifest itself
 constexpr size_t kMaxManifestSpecs = size_t{1} << 16;    // problems after files and sweeps
-constexpr size_t kMaxManifestText = size_t{256} << 20;   // spec texts read, each sweep step anew
+constexpr size_t kMaxManifestText = size_t{128} << 20;   // spec texts read, each sweep step anew
 constexpr int64_t kMaxManifestBatch = int64_t{1} << 24;  // sequences of all problems together
 constexpr size_t kMaxManifestTargets = 64;
 constexpr int kMaxPriority = 1000;
