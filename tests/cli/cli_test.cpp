@@ -14,8 +14,9 @@ using nlohmann::json;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"run",  "plan",    "emit",   "compile", "inspect",
-                                            "mask", "devices", "doctor", "schema",  "environment"};
+const std::vector<std::string> kCommands = {
+    "run",    "plan",   "emit",        "compile", "inspect", "mask", "devices",
+    "doctor", "schema", "environment", "prewarm", "bundle",  "cache"};
 
 int one_line_error(const Outcome& o) {
   INFO("stderr: " << o.err);

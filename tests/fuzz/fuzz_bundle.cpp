@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes as a bundle; as the manifest of an otherwise good one; as changes to one.
+// libFuzzer: any bytes as a bundle; as the manifest of an otherwise good one, or a piece of it; as
+// changes to a good bundle.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,39 +96,53 @@ void use(const std::string& path, size_t size) {
   (void)bundle->verify(Bundle::Depth::entries);
 }
 
+// An archive of this manifest and of the members it asks for, as far as it is one.
+void use_manifest(Scratch& scratch, const std::string& text) {
+  std::string archive = tar_header(kManifestMember, text.size()) + text;
+  archive.resize(padded(archive.size()), '\0');
+  const auto manifest = parse_manifest(text);
+  if (manifest.ok()) {
+    // What was read can be written and read again.
+    const auto again = manifest_text({manifest->producer, manifest->requested, manifest->failed},
+                                     manifest->entries);
+    expect(again.ok());
+    const auto back = parse_manifest(*again);
+    expect(back.ok() && back->entries.size() == manifest->entries.size());
+    const auto twice =
+        manifest_text({back->producer, back->requested, back->failed}, back->entries);
+    expect(twice.ok() && *twice == *again);
+    for (const BundleEntry& entry : manifest->entries) {
+      if (entry.size > 100000) return;
+      archive += tar_header(entry_name(entry.key), entry.size) +
+                 std::string(static_cast<size_t>(padded(entry.size)), '\0');
+    }
+  }
+  archive += std::string(kTarEnd, '\0');
+  use(scratch.put(archive), archive.size());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Scratch scratch;
   if (size == 0) return 0;
   const std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0: {
       use(scratch.put(rest), rest.size());
       break;
     }
-    case 1: {  // a manifest; the members it asks for follow as far as it is one
-      std::string archive = tar_header(kManifestMember, rest.size()) + rest;
-      archive.resize(padded(archive.size()), '\0');
-      const auto manifest = parse_manifest(rest);
-      if (manifest.ok()) {
-        // What was read can be written and read again.
-        const auto again = manifest_text(
-            {manifest->producer, manifest->requested, manifest->failed}, manifest->entries);
-        expect(again.ok());
-        const auto back = parse_manifest(*again);
-        expect(back.ok() && back->entries.size() == manifest->entries.size());
-        const auto twice =
-            manifest_text({back->producer, back->requested, back->failed}, back->entries);
-        expect(twice.ok() && *twice == *again);
-        for (const BundleEntry& entry : manifest->entries) {
-          if (entry.size > 100000) return 0;
-          archive += tar_header(entry_name(entry.key), entry.size) +
-                     std::string(static_cast<size_t>(padded(entry.size)), '\0');
-        }
-      }
-      archive += std::string(kTarEnd, '\0');
-      use(scratch.put(archive), archive.size());
+    case 1:
+      use_manifest(scratch, rest);
+      break;
+    case 2: {  // a good manifest with a piece of it replaced: where, how much, by what
+      if (rest.size() < 3) return 0;
+      const std::string& good = good_bundle();
+      std::string text = good.substr(kTarBlock, *tar_size(good.substr(0, kTarBlock)));
+      const size_t at = (static_cast<unsigned char>(rest[0]) * size_t{256} +
+                         static_cast<unsigned char>(rest[1])) %
+                        text.size();
+      use_manifest(scratch, text.replace(at, static_cast<unsigned char>(rest[2]), rest.substr(3)));
       break;
     }
     default: {  // three bytes a change: where and what
