@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Redis by hiredis: GET and SET, each over a connection of its own.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/signal_guard.hpp"
 #include "base/text.hpp"
@@ -15,7 +18,10 @@
 #ifdef HSTU_JIT_HAVE_HIREDIS
 #include <hiredis/hiredis.h>
 #ifdef HSTU_JIT_HAVE_HIREDIS_SSL
+#include <arpa/inet.h>
 #include <hiredis/hiredis_ssl.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #endif
 
 namespace hstu::cache {
@@ -27,6 +33,10 @@ using std::chrono::steady_clock;
 using Kind = Answer::Kind;
 
 constexpr uint64_t kMaxStatus = 4096;  // bytes of a reply that is no object
+#ifdef HSTU_JIT_HAVE_HIREDIS_SSL
+constexpr const char* kUntrusted =
+    "its certificate is not trusted (HSTU_JIT_REMOTE_CA_FILE names certificates to trust)";
+#endif
 
 struct ContextCloser {
   void operator()(redisContext* context) const { redisFree(context); }
@@ -36,6 +46,32 @@ struct ReplyCloser {
   void operator()(redisReply* reply) const { freeReplyObject(reply); }
 };
 using Reply = std::unique_ptr<redisReply, ReplyCloser>;
+
+// A connection. Its socket does not block: time-outs of hiredis are for each system call, and a
+// server that sends a byte now and then would never meet one.
+struct Connection {
+  Context context;
+#ifdef HSTU_JIT_HAVE_HIREDIS_SSL
+  const SSL* tls = nullptr;  // the context's
+#endif
+
+  // Until it can be written to or read from; false when the time is up.
+  bool wait(short events, steady_clock::time_point deadline) const {
+#ifdef HSTU_JIT_HAVE_HIREDIS_SSL
+    if (tls != nullptr && SSL_want_read(tls) != 0) events = POLLIN;
+    if (tls != nullptr && SSL_want_write(tls) != 0) events = POLLOUT;
+#endif
+    for (;;) {
+      const auto left =
+          std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
+      if (left <= 0) return false;
+      pollfd ready{context->fd, events, 0};
+      const int count = ::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left, 60000)));
+      if (count > 0) return true;
+      if (count < 0 && errno != EINTR) return false;
+    }
+  }
+};
 
 Answer answer(Kind kind, std::string problem = {}) {
   Answer made;
@@ -81,20 +117,20 @@ class RedisTransport final : public Transport {
   explicit RedisTransport(const TransportOptions& options) : options_(options) {}
 
 #ifdef HSTU_JIT_HAVE_HIREDIS_SSL
-  ~RedisTransport() override {
-    if (tls_ != nullptr) redisFreeSSLContext(tls_);
-  }
+  // Our own settings, not those that hiredis makes: it does not check whom a certificate is for.
   bool start_tls(std::string* problem) {
-    redisInitOpenSSL();
-    redisSSLContextError error = REDIS_SSL_CTX_NONE;
-    const char* file = options_.ca_file.empty() ? nullptr : options_.ca_file.c_str();
-    // Without a file: the system's certificates.
-    tls_ = redisCreateSSLContext(file, file == nullptr ? "/etc/ssl/certs" : nullptr, nullptr,
-                                 nullptr, options_.url.host.c_str(), &error);
-    if (tls_ == nullptr) {
-      *problem = fmt::format("TLS cannot be set up: {}", redisSSLContextGetError(error));
+    tls_.reset(SSL_CTX_new(TLS_client_method()));
+    const char* file = options_.ca_file.c_str();
+    const bool ok =
+        tls_ != nullptr && SSL_CTX_set_min_proto_version(tls_.get(), TLS1_2_VERSION) == 1 &&
+        (options_.ca_file.empty() ? SSL_CTX_set_default_verify_paths(tls_.get()) == 1
+                                  : SSL_CTX_load_verify_locations(tls_.get(), file, nullptr) == 1);
+    if (!ok) {
+      *problem = "TLS cannot be set up; does HSTU_JIT_REMOTE_CA_FILE name a file of certificates?";
+      return false;
     }
-    return tls_ != nullptr;
+    SSL_CTX_set_verify(tls_.get(), SSL_VERIFY_PEER, nullptr);
+    return true;
   }
 #endif
 
@@ -125,18 +161,48 @@ class RedisTransport final : public Transport {
 
   Answer session(const Request& request, const std::vector<std::string_view>& command,
                  uint64_t limit) const;
-  Context connect(const Request& request, Answer* failure) const;
+  Connection connect(const Request& request, Answer* failure) const;
   // One command and its reply. Kind::done with a bulk reply's bytes or a status; absent for nil.
-  static Answer call(redisContext* context, const Request& request,
+  static Answer call(const Connection& connection, const Request& request,
                      const std::vector<std::string_view>& command, uint64_t limit, bool put);
 
   const TransportOptions options_;
 #ifdef HSTU_JIT_HAVE_HIREDIS_SSL
-  redisSSLContext* tls_ = nullptr;
+  struct SettingsCloser {
+    void operator()(SSL_CTX* settings) const { SSL_CTX_free(settings); }
+  };
+  const SSL* start_tls_on(redisContext* context, std::string* problem) const;
+  std::unique_ptr<SSL_CTX, SettingsCloser> tls_;
 #endif
 };
 
-Context RedisTransport::connect(const Request& request, Answer* failure) const {
+#ifdef HSTU_JIT_HAVE_HIREDIS_SSL
+// Null with `problem` when it fails. The handshake goes on with the first command.
+const SSL* RedisTransport::start_tls_on(redisContext* context, std::string* problem) const {
+  struct Closer {
+    void operator()(SSL* tls) const { SSL_free(tls); }
+  };
+  std::unique_ptr<SSL, Closer> tls(SSL_new(tls_.get()));
+  *problem = "TLS cannot be set up";
+  if (!tls) return nullptr;
+  const std::string& host = options_.url.host;
+  in6_addr address{};
+  const bool numeric = ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+                       ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  const bool named =
+      numeric ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls.get()), host.c_str()) == 1
+              : SSL_set1_host(tls.get(), host.c_str()) == 1 &&
+                    SSL_set_tlsext_host_name(tls.get(), host.c_str()) == 1;
+  if (!named) return nullptr;
+  if (redisInitiateSSL(context, tls.get()) != REDIS_OK) {
+    *problem = SSL_get_verify_result(tls.get()) != X509_V_OK ? kUntrusted : "it speaks no TLS";
+    return nullptr;
+  }
+  return tls.release();  // the context's from now on
+}
+#endif
+
+Connection RedisTransport::connect(const Request& request, Answer* failure) const {
   const auto connect_by =
       std::min(request.deadline, steady_clock::now() + milliseconds(options_.connect_timeout_ms));
   std::string problem;
@@ -156,26 +222,30 @@ Context RedisTransport::connect(const Request& request, Answer* failure) const {
       problem = fmt::format("no connection: {}", hstu::jit::printable(context->errstr, 120));
       continue;
     }
+    const int flags = ::fcntl(context->fd, F_GETFL);
+    if (flags < 0 || ::fcntl(context->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+      problem = fmt::format("no connection: {}", std::strerror(errno));
+      continue;
+    }
+    context->flags &= ~REDIS_BLOCK;
+    Connection connection;
+    connection.context = std::move(context);
 #ifdef HSTU_JIT_HAVE_HIREDIS_SSL
     if (tls_ != nullptr) {
-      if (!time_left(request.deadline, &left) || redisSetTimeout(context.get(), left) != REDIS_OK ||
-          redisInitiateSSLWithContext(context.get(), tls_) != REDIS_OK) {
-        problem =
-            "no TLS connection: its certificate is not trusted "
-            "(HSTU_JIT_REMOTE_CA_FILE names certificates to trust), or it speaks no TLS";
-        continue;
-      }
+      connection.tls = start_tls_on(connection.context.get(), &problem);
+      if (connection.tls == nullptr) continue;
     }
 #endif
-    return context;
+    return connection;
   }
   *failure = answer(Kind::unreachable, problem);
-  return nullptr;
+  return {};
 }
 
-Answer RedisTransport::call(redisContext* context, const Request& request,
+Answer RedisTransport::call(const Connection& connection, const Request& request,
                             const std::vector<std::string_view>& command, uint64_t limit,
                             bool put) {
+  redisContext* const context = connection.context.get();
   std::vector<const char*> parts;
   std::vector<size_t> sizes;
   for (const std::string_view part : command) {
@@ -186,25 +256,31 @@ Answer RedisTransport::call(redisContext* context, const Request& request,
       REDIS_OK) {
     return answer(Kind::unreachable, "no memory for the command");
   }
-  timeval left{};
-  // hiredis knows a time-out for each system call; the deadline is for all of them.
-  const auto arm = [&] {
-    return time_left(request.deadline, &left) && redisSetTimeout(context, left) == REDIS_OK;
-  };
   const auto lost = [&]() -> Answer {
-    if (!time_left(request.deadline, &left)) {
-      return answer(Kind::unreachable, "no whole answer in time");
+#ifdef HSTU_JIT_HAVE_HIREDIS_SSL
+    if (connection.tls != nullptr && SSL_get_verify_result(connection.tls) != X509_V_OK) {
+      return answer(Kind::unreachable, kUntrusted);
     }
+#endif
+    if (context->err == 0) return answer(Kind::unreachable, "no whole answer in time");
     return answer(Kind::unreachable, context->err == REDIS_ERR_EOF
                                          ? "it closed the connection"
                                          : "its connection broke or it does not speak Redis");
   };
   for (int sent = 0; sent == 0;) {
-    if (!arm() || redisBufferWrite(context, &sent) != REDIS_OK) return lost();
+    if (redisBufferWrite(context, &sent) != REDIS_OK) return lost();
+    if (sent == 0 && !connection.wait(POLLOUT, request.deadline)) return lost();
   }
 
   for (bool looked = false;;) {
-    if (!arm() || redisBufferRead(context) != REDIS_OK) return lost();
+    const size_t before = context->reader->len;
+    // Reading comes before waiting: TLS may hold bytes that the socket no longer has.
+    if (redisBufferRead(context) != REDIS_OK) return lost();
+    if (context->reader->len == before) {
+      if (!connection.wait(POLLIN, request.deadline)) return lost();
+      continue;
+    }
+    if (steady_clock::now() >= request.deadline) return lost();
     const redisReader* reader = context->reader;
     const std::string_view bytes(reader->buf + reader->pos, reader->len - reader->pos);
     if (!looked && !bytes.empty()) {
@@ -265,8 +341,8 @@ Answer RedisTransport::session(const Request& request, const std::vector<std::st
   const hstu::jit::SignalGuard no_sigpipe(SIGPIPE);  // hiredis uses plain write()
   const bool put = command.front() == "SET";
   Answer failure;
-  const Context context = connect(request, &failure);
-  if (!context) return failure;
+  const Connection connection = connect(request, &failure);
+  if (!connection.context) return failure;
 
   // A token replaces the password of the URL, not its user.
   const RemoteUrl& url = options_.url;
@@ -276,7 +352,7 @@ Answer RedisTransport::session(const Request& request, const std::vector<std::st
     std::vector<std::string_view> auth = {"AUTH"};
     if (!url.user.empty()) auth.push_back(url.user);
     auth.push_back(password);
-    Answer result = call(context.get(), request, auth, 0, true);
+    Answer result = call(connection, request, auth, 0, true);
     if (result.kind == Kind::unreachable && result.problem.rfind("it answered ERR", 0) == 0) {
       // Old servers know "ERR invalid password", and all "ERR ... no password is set".
       return answer(Kind::refused,
@@ -286,10 +362,10 @@ Answer RedisTransport::session(const Request& request, const std::vector<std::st
   }
   if (url.path.size() > 1 && url.path != "/0") {
     const std::vector<std::string_view> select = {"SELECT", std::string_view(url.path).substr(1)};
-    const Answer result = call(context.get(), request, select, 0, true);
+    const Answer result = call(connection, request, select, 0, true);
     if (result.kind != Kind::done) return result;
   }
-  return call(context.get(), request, command, limit, put);
+  return call(connection, request, command, limit, put);
 }
 
 }  // namespace
