@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <thread>
 
 #include "base/digest.hpp"
+#include "base/processors.hpp"
 #include "base/text.hpp"
 #include "cache/bundle_manifest.hpp"
 #include "cache/bundle_tar.hpp"
@@ -379,10 +379,9 @@ std::vector<Bundle::Problem> Bundle::verify(Depth depth) const {
       }
     }
   };
-  cpu_set_t set;
-  const int processors = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   std::vector<std::thread> helpers;
-  for (int i = 1; i < std::min(4, processors) && helpers.size() + 1 < count; ++i) {
+  for (int i = 1; i < std::min(4, hstu::jit::usable_processors()) && helpers.size() + 1 < count;
+       ++i) {
     try {
       helpers.emplace_back(work);
     } catch (const std::exception&) {  // no thread to be had: this one does the work
