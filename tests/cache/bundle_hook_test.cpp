@@ -78,6 +78,34 @@ TEST_CASE("a command that accepts has seen the manifest and nothing is left of i
   s.refused("sh -c 'sha256sum -c \"$2\" < \"$1\"' sh {manifest} {bundle}.sum", "exit code 1");
 }
 
+TEST_CASE("a signature made and checked by openssl") {
+  if (!hstu::jit::find_program("openssl")) {
+    std::printf("SKIPPED: a signature made and checked by openssl: it is not installed\n");
+    return;
+  }
+  const Signed s;
+  const std::string base = s.dir.path() + "/";
+  output_of({"openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-out", base + "key"});
+  output_of({"openssl", "pkey", "-in", base + "key", "-pubout", "-out", base + "pub"});
+  // The manifest as an operator gets at it.
+  put(base + "manifest.json", output_of({"tar", "xOf", s.path, "manifest.json"}));
+  output_of({"openssl", "dgst", "-sha256", "-sign", base + "key", "-out", s.path + ".sig",
+             base + "manifest.json"});
+  const std::string command =
+      "openssl dgst -sha256 -verify '" + base + "pub' -signature {bundle}.sig {manifest}";
+  CHECK(s.run(command).ok());
+  // Another bundle under the same signature.
+  REQUIRE(write_bundle(s.path, kernels(3), notes()).ok());
+  s.refused(command, "exit code 1");
+  // Another key.
+  output_of({"openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-out", base + "key"});
+  output_of({"openssl", "pkey", "-in", base + "key", "-pubout", "-out", base + "pub"});
+  REQUIRE(write_bundle(s.path, kernels(2), notes()).ok());
+  s.refused(command, "exit code 1");
+}
+
 TEST_CASE("commands that refuse, die, flood, hang, or are not there") {
   const Signed s;
   s.refused("false {manifest}", "exit code 1");
