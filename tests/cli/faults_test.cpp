@@ -122,6 +122,17 @@ TEST_CASE("odd caches: corrupt entries, no HOME, no place to write") {
     CHECK(o.code == 8);
     CHECK(o.lines_err() == 1);
   }
+  SECTION("a named bundle that cannot be used is exit 8, one of the environment is a warning") {
+    const Outcome named = p.run({"run", spec, "--bundle", "/nowhere/k.hjb"});
+    CHECK(named.code == 8);
+    CHECK(named.lines_err() == 1);
+    CHECK_THAT(named.err, ContainsSubstring("/nowhere/k.hjb"));
+    p.environment["HSTU_JIT_BUNDLES"] = "/nowhere/k.hjb";
+    const Outcome warned = p.run({"run", spec});
+    CHECK(warned.code == 0);
+    CHECK(warned.lines_err() == 1);
+    CHECK_THAT(warned.err, ContainsSubstring("/nowhere/k.hjb"));
+  }
   SECTION("sealed and cold is exit 8") {
     p.environment["HSTU_JIT_CACHE_MODE"] = "sealed";
     const Outcome o = p.run({"run", spec});

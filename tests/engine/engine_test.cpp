@@ -63,6 +63,7 @@ TEST_CASE("threads that ask for one kernel wait for one compile") {
 }
 
 TEST_CASE("a corrupt entry is recompiled and says so") {
+  const FakeWorker worker("tiny");
   const TempDir dir = folder();
   REQUIRE(prepare(*engine_in(dir.path()), kShort).ok());
   REQUIRE(entries(dir.path()).size() == 1);
@@ -111,6 +112,7 @@ TEST_CASE("a failed compile is an error with its log, and is not remembered") {
 }
 
 TEST_CASE("sealed, read-only, off and unwritable caches") {
+  const FakeWorker worker("tiny");
   const TempDir dir = folder();
   Result<Prepared> sealed = prepare(*engine_in(dir.path(), cache::Mode::sealed), kShort);
   REQUIRE_FALSE(sealed.ok());

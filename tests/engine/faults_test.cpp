@@ -73,7 +73,10 @@ TEST_CASE("a herd that asks for a good kernel waits for one compile") {
 TEST_CASE("a hit is not held up by a compile, and a worker that hangs ends at the time-out") {
   const TempDir dir = folder();
   EngineOptions options = options_in(dir.path());
-  REQUIRE(prepare(*engine_of(options), kShort).ok());  // the compiler is remembered from now on
+  {
+    const FakeWorker quick("tiny");
+    REQUIRE(prepare(*engine_of(options), kShort).ok());  // the compiler is remembered from now on
+  }
   options.compile.timeout = milliseconds(800);
   const FakeWorker worker("tiny-slow");
   auto engine = engine_of(options);
@@ -104,6 +107,7 @@ TEST_CASE("an object that is for another machine, or without the kernel, reaches
       CHECK(result.error().message.find('\n') == std::string::npos);
     }
     CHECK(entries(dir.path()).empty());
+    const FakeWorker honest("tiny");
     CHECK(prepare(*engine_in(dir.path()), kShort).ok());
   }
 }

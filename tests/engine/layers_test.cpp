@@ -33,6 +33,7 @@ nlohmann::json stats(const Engine& engine) {
 }  // namespace
 
 TEST_CASE("a pinned bundle serves, and no compiler is looked for or started") {
+  const FakeWorker quick("tiny");
   const TempDir dir = folder(), bundles = folder();
   const std::string pinned = bundle_of(bundles.path() + "/a b.hjb", kShort);
   EngineOptions options = options_in(dir.path(), cache::Mode::sealed);
@@ -66,6 +67,7 @@ TEST_CASE("a pinned bundle serves, and no compiler is looked for or started") {
 }
 
 TEST_CASE("bundles of the environment serve too; what cannot be used is done without") {
+  const FakeWorker worker("tiny");
   const TempDir dir = folder(), bundles = folder();
   const std::string pinned = bundle_of(bundles.path() + "/k.hjb", kShort);
   const ScopedEnv list("HSTU_JIT_BUNDLES", bundles.path() + "/gone.hjb:" + pinned);
@@ -82,6 +84,7 @@ TEST_CASE("bundles of the environment serve too; what cannot be used is done wit
 }
 
 TEST_CASE("a remote that is dead or misspelt costs a warning and no kernel") {
+  const FakeWorker worker("tiny");
   for (const char* url : {"http://127.0.0.1:9/cache", "gopher://x", "http://"}) {
     INFO(url);
     const TempDir dir = folder();
@@ -100,6 +103,7 @@ TEST_CASE("a remote that is dead or misspelt costs a warning and no kernel") {
 }
 
 TEST_CASE("peek tells what prepare would find, and changes nothing") {
+  const FakeWorker worker("tiny");
   const TempDir dir = folder();
   const Case c = case_of(kShort);
   const Target target = *find_target("cpu");
