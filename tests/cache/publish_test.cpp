@@ -173,7 +173,8 @@ TEST_CASE("a folder that may only be read: hits, and a publish that says why not
   });
   CHECK(code == 0);
   CHECK(age_of(open_store(root, Mode::read_only).entry_path(in.key)) >= 7200);
-  fs::permissions(objects, fs::perms(0755));  // so that it can be removed
+  fs::permissions(root, fs::perms(0755));  // so that it can be removed
+  fs::permissions(objects, fs::perms(0755));
   fs::permissions(fan, fs::perms(0755));
   // It turned read-only after it was opened.
   const auto spare = folder();
