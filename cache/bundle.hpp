@@ -155,7 +155,7 @@ struct InstallReport {
   size_t present = 0;                     // the store had them already
   std::vector<Bundle::Problem> problems;  // damaged, or not published: the reason says which
 };
-// Errors: kCache when the store is not writable at all.
+// Errors: kCache when the store is not writable at all, or may not hold as much.
 hstu::jit::Result<InstallReport> install_bundle(const Bundle& bundle, const Store& store);
 
 // The operator's own check of a bundle, e.g. "minisign -Vm {manifest} -x {bundle}.minisig -p

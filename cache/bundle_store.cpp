@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
 #include "cache/bundle_manifest.hpp"
+#include "cache/names.hpp"
 
 namespace hstu::cache {
 
@@ -36,6 +37,15 @@ Result<InstallReport> install_bundle(const Bundle& bundle, const Store& store) {
   }
   if (store.mode() != Mode::read_write) {
     return unwritable("the cache is not open for writing (HSTU_JIT_CACHE_MODE)");
+  }
+
+  uint64_t bytes = 0;
+  for (const BundleEntry& entry : bundle.manifest().entries) bytes += entry.size;
+  if (bytes > store.size_limit()) {  // what came first would be evicted for what came last
+    return unwritable(
+        fmt::format("its kernels have {}, the cache may hold {}; raise "
+                    "HSTU_JIT_CACHE_SIZE, or read it in place by HSTU_JIT_BUNDLES",
+                    size_text(bytes), size_text(store.size_limit())));
   }
 
   InstallReport report;

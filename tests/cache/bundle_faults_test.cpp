@@ -463,6 +463,16 @@ TEST_CASE("a store takes a bundle, entry by entry") {
     check_error(gone.error(), again, "cannot write bundle", hstu::jit::ErrorKind::kCache);
     CHECK(get(again) == get(place.path));
   }
+  SECTION("a store that may not hold as much takes nothing") {
+    Store::Options small;
+    small.root = place.dir.path() + "/small";
+    small.explicit_root = true;
+    small.size_limit = 3000;
+    const auto refused = install_bundle(bundle, *Store::open(small));
+    REQUIRE_FALSE(refused.ok());
+    check_error(refused.error(), place.path, "HSTU_JIT_CACHE_SIZE", hstu::jit::ErrorKind::kCache);
+    CHECK(count_files(small.root, kernel(0).key.request.substr(0, 8)) == 0);
+  }
   SECTION("a store that is not writable takes nothing") {
     const auto refused = install_bundle(bundle, open_store(root, Mode::read_only));
     REQUIRE_FALSE(refused.ok());
