@@ -139,14 +139,19 @@ TEST_CASE("floods: one without an end is ended at once, chatter is cut; memory i
       return usage.ru_maxrss / 1024;
     };
     const long before = peak_mib();
-    const auto start = std::chrono::steady_clock::now();
-    const FakeWorker flood("flood");
-    const Result<CodeObject> flooded = compile_here(milliseconds(60000));
-    const bool quick = std::chrono::steady_clock::now() - start < milliseconds(30000);
-    const bool said =
-        !flooded.ok() && flooded.error().message.find("MiB and was ended") != std::string::npos;
-    const FakeWorker chatter("chatter");  // 256 MiB on standard error
-    const bool served = compile_here(milliseconds(60000)).ok();
+    bool quick = false, said = false, served = false;
+    {
+      const FakeWorker flood("flood");
+      const auto start = std::chrono::steady_clock::now();
+      const Result<CodeObject> flooded = compile_here(milliseconds(60000));
+      quick = std::chrono::steady_clock::now() - start < milliseconds(30000);
+      said =
+          !flooded.ok() && flooded.error().message.find("MiB and was ended") != std::string::npos;
+    }
+    {
+      const FakeWorker chatter("chatter");  // 256 MiB on standard error
+      served = compile_here(milliseconds(60000)).ok();
+    }
     const bool bounded = peak_mib() - before < 420;
     ::_exit((quick ? 0 : 1) + (said ? 0 : 2) + (served ? 0 : 4) + (bounded ? 0 : 8));
   }
