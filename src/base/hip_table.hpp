@@ -65,6 +65,9 @@ struct HipApi {
                               unsigned block_x, unsigned block_y, unsigned block_z,
                               unsigned dynamic_lds, void* stream, void** parameters,
                               void** extra) = nullptr;
+  // The same where each `cluster` workgroups reach each other's LDS. Optional.
+  int (*launch_clusters)(void* function, unsigned grid_x, unsigned cluster, unsigned block_x,
+                         unsigned dynamic_lds, void* stream, void** extra) = nullptr;
   int (*stream_create)(void** stream) = nullptr;
   int (*stream_destroy)(void* stream) = nullptr;
   int (*stream_synchronize)(void* stream) = nullptr;

@@ -38,6 +38,7 @@ struct LaunchGrid {
   int64_t grid = 1;
   int block = 1;
   int dynamic_lds_bytes = 0;
+  int cluster = 1;  // workgroups that reach each other's LDS; `grid` is a multiple
 };
 
 // Launches captured from a stream, ready to be launched together.
@@ -92,6 +93,8 @@ class Device {
   // Writes the 128 bytes of a tensor map for a kernel's argument; `map` is aligned to 64. Errors:
   // kUnsupported where the device has no such copy engine, kDevice for an impossible shape.
   virtual Status encode_tensor_map(const TensorMapShape& shape, void* map);
+  // Whether a launch may have clusters of more than one workgroup.
+  virtual bool has_clusters() const { return false; }
   // Everything enqueued on `stream` (not the default one) from here to end_capture goes into a
   // graph instead. Errors: kUnsupported where there are no graphs.
   virtual Status begin_capture(void* stream);

@@ -46,6 +46,9 @@ ForwardLauncher::ForwardLauncher(Device& device, const Plan& plan)
       config_(plan.config),
       shape_(plan.launch),
       hopper_(plan.template_name == kHopperTemplate),
+      splits_(hopper_ && device.has_clusters() && plan.config.activation == Activation::silu &&
+              plan.config.head_dim_v % 64 == 0 && plan.config.head_dim_v <= 128 &&
+              plan.config.head_dim_v <= plan.config.head_dim_qk),
       compute_units_(device.target().compute_units) {}
 
 Result<std::unique_ptr<ForwardLauncher>> ForwardLauncher::create(Device& device, const Plan& plan) {
@@ -61,6 +64,20 @@ Result<std::unique_ptr<ForwardLauncher>> ForwardLauncher::create(Device& device,
 }
 
 Result<int64_t> ForwardLauncher::grid(const ForwardArguments& a) const {
+  Result<int64_t> count = tiles(a);
+  if (!count || !hopper_) return count;
+  return std::min<int64_t>(*count, compute_units_);
+}
+
+// Few tiles of many keys leave most of the time to the longest: two workgroups share each then.
+bool ForwardLauncher::shares_tiles(const ForwardArguments& a) const {
+  constexpr int kLeastSteps = 8;
+  if (!splits_) return false;
+  const Result<int64_t> count = tiles(a);
+  return count && *count <= compute_units_ * 5 / 4 && a.seqlen_kv >= kLeastSteps * config_.tile_n;
+}
+
+Result<int64_t> ForwardLauncher::tiles(const ForwardArguments& a) const {
   const int64_t tiles = (int64_t{a.seqlen_q} + config_.tile_m - 1) / config_.tile_m;
   int64_t grid = 0;
   if (__builtin_mul_overflow(int64_t{a.batch} * a.heads, tiles, &grid)) {
@@ -69,7 +86,7 @@ Result<int64_t> ForwardLauncher::grid(const ForwardArguments& a) const {
         fmt::format("batch {} x heads {} x {} query tiles pass 2^63", a.batch, a.heads, tiles), "",
         ""};
   }
-  return hopper_ ? std::min<int64_t>(grid, compute_units_) : grid;
+  return grid;
 }
 
 Status ForwardLauncher::launch(DeviceKernel& kernel, const ForwardArguments& arguments,
@@ -77,7 +94,11 @@ Status ForwardLauncher::launch(DeviceKernel& kernel, const ForwardArguments& arg
   const Result<int64_t> workgroups = grid(arguments);
   if (!workgroups) return workgroups.error();
   if (*workgroups == 0) return {};
-  const LaunchGrid grid{*workgroups, shape_.block, shape_.dynamic_lds_bytes};
+  LaunchGrid grid{*workgroups, shape_.block, shape_.dynamic_lds_bytes};
+  if (shares_tiles(arguments)) {
+    grid.cluster = 2;
+    grid.grid = std::min<int64_t>(2 * *tiles(arguments), compute_units_ / 2 * 2);
+  }
   if (!hopper_) return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
   const auto fill_and_launch = [&]() -> Status {
     HopperArguments whole{};
@@ -105,8 +126,7 @@ Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts&
                   which, map);
   };
   const int qk = config_.head_dim_qk, v = config_.head_dim_v;
-  if (Status s = map_of(forward.q, forward.q_strides, tokens.q, qk, config_.tile_m, 0, arguments.q);
-      !s) {
+  if (Status s = map_of(forward.q, forward.q_strides, tokens.q, qk, 64, 0, arguments.q); !s) {
     return s;
   }
   if (tokens.kv > 0) {  // without keys nothing is read through these maps

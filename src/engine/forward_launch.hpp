@@ -54,12 +54,15 @@ class ForwardLauncher {
   ForwardLauncher(Device& device, const Plan& plan);
   Status encode(const TensorMapShape& shape, int which, TensorMap& map) const;
   Result<size_t> slot_of(void* stream);
+  Result<int64_t> tiles(const ForwardArguments& arguments) const;
+  bool shares_tiles(const ForwardArguments& arguments) const;
 
   const uint64_t number_;  // never another launcher's
   Device* device_;
   ForwardConfig config_;
   LaunchShape shape_;
   bool hopper_ = false;
+  bool splits_ = false;  // its kernel can share a tile between two workgroups
   int compute_units_ = 0;
   std::unique_ptr<DeviceBuffer> counters_;
   std::atomic<size_t> launches_{0}, captures_{0};

@@ -177,11 +177,11 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   const int groups = wide <= 64 ? 3 : 2;
   t.tile_m = 64 * groups;
   t.tile_n = wide <= 128 ? 128 : 64;
-  t.stages = wide <= 64 ? 4 : 2;
-  t.q_buffers = wide <= 128 ? 2 : 1;
+  t.stages = wide <= 64 ? 4 : wide <= 128 ? 3 : 2;
+  t.q_buffers = wide <= 64 ? 2 : 1;
   t.waves = 4 * (groups + 1);
   t.waves_per_simd = groups + 1;
-  t.registers = groups == 3 ? 152 : 232;
+  t.registers = groups == 3 ? 152 : 224;
   t.lds_bytes =
       hopper_shared_bytes(t.tile_m, t.tile_n, c.head_dim_qk, c.head_dim_v, t.stages, t.q_buffers);
   t.dynamic_lds_bytes = t.lds_bytes;

@@ -34,13 +34,18 @@ struct HopperForward {
     float o[T::o_count];
     float row_max[2], row_sum[2];  // softmax; of log2-scaled logits
     Ring<S::stages> stage;
-    int held;    // V stage that products under way still read, or -1
-    bool fresh;  // no key of the tile was seen yet: o is to be started, not added to
+    unsigned q_done;  // barrier to release when the logits are there, or 0
+    int held;         // V stage that products under way still read, or -1
+    bool fresh;       // no key of the tile was seen yet: o is to be started, not added to
   };
 
   // Every warp gives back a buffer for itself, so none falls a round behind.
   HSTU_DEVICE static void release(unsigned barrier) {
     if (T::lane() == 0) hopper::arrive(barrier);
+  }
+
+  HSTU_DEVICE static void release_queries(const State& w) {
+    if (S::early && w.q_done != 0) release(w.q_done);
   }
 
   // All products are done: gives back the V that the last of them read.
@@ -81,7 +86,60 @@ struct HopperForward {
                       q_at + (group * 64 + hopper::thread_again() % 128 / 32 * 16) * S::row_bytes,
                       to, a.o_strides.seq, rows);
     else
-      T::store(w.o, !w.fresh, factor, to, a.o_strides.seq, rows);
+      T::template store<S::v_width>(w.o, !w.fresh, factor, to, C::head_dim_v, a.o_strides.seq,
+                                    rows);
+  }
+
+  // Two workgroups share the tile: sends the other its half of the columns' sums and adds what it
+  // sends of this one's, which then stands first in w.o.
+  HSTU_DEVICE static void add_other_half(State& w, unsigned base, unsigned q_at, int group,
+                                         unsigned parity) {
+    constexpr int half = T::o_count / 2;
+    const int part = L::part_of_tile();
+    const unsigned full = base + S::sum_full + 8 * group, empty = base + S::sum_empty + 8 * group;
+    // The queries of this warpgroup are no longer needed: their memory takes the other's sums.
+    if (T::lane() == 0) hopper::arrive_at_rank(hopper::at_rank(empty, part ^ 1));
+    if (hopper::thread_again() % 128 == 0) hopper::arrive_expect(full, 128 * half * 4);
+    hopper::wait_of_cluster(empty, parity);
+    const unsigned mine = q_at + group * 64 * S::row_bytes + hopper::thread_again() % 128 * 16;
+    const unsigned theirs = hopper::at_rank(mine, part ^ 1);
+    const unsigned their_full = hopper::at_rank(full, part ^ 1);
+#pragma unroll
+    for (int i = 0; i < half / 4; ++i) {
+      float x[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float low = w.o[4 * i + e], high = w.o[half + 4 * i + e];
+        x[e] = w.fresh ? 0.0f : part == 0 ? high : low;
+        w.o[4 * i + e] = w.fresh ? 0.0f : part == 0 ? low : high;
+      }
+      hopper::send(theirs + i / 4 * S::q_panel_bytes + i % 4 * 2048, x[0], x[1], x[2], x[3],
+                   their_full);
+    }
+    hopper::wait_of_cluster(full, parity);
+#pragma unroll
+    for (int i = 0; i < half / 4; ++i) {
+      const nvidia::Quad x = nvidia::load_shared(mine + i / 4 * S::q_panel_bytes + i % 4 * 2048);
+      w.o[4 * i] += __uint_as_float(x.x);
+      w.o[4 * i + 1] += __uint_as_float(x.y);
+      w.o[4 * i + 2] += __uint_as_float(x.z);
+      w.o[4 * i + 3] += __uint_as_float(x.w);
+    }
+  }
+
+  HSTU_DEVICE static void write_half(const ForwardArguments& a, State& w, unsigned tile,
+                                     int group) {
+    constexpr int width = S::splits ? S::v_width / 2 : 32;
+    const HopperTile::Place place = L::place_of(tile);
+    const int row = place.first_row + 64 * group;
+    const int rows = min_of(64, L::mask_of(tile).seqlen_q - row);
+    const int column = L::part_of_tile() * width;
+    const float factor[2] = {place.attn_scale, place.attn_scale};
+    unsigned short* to =
+        a.o + place.batch * a.o_strides.batch +
+        static_cast<long long>(L::tokens_of(tile).first_q + row) * a.o_strides.seq +
+        place.head * a.o_strides.head + column;
+    T::template store<width>(w.o, true, factor, to, C::head_dim_v - column, a.o_strides.seq, rows);
   }
 
   // silu(alpha x). Exact takes scale = alpha log2(e); the approximate one, off by 1e-5 at most,
@@ -180,45 +238,59 @@ struct HopperForward {
     const unsigned base = nvidia::shared_address(shared);
     State w;
     w.held = -1;
-    Ring<S::q_buffers> q;
-    Ring<S::tile_slots> slot;
-    for (;; q.advance(), slot.advance()) {
-      hopper::wait(base + S::tile_full + 8 * slot.at, slot.round);
-      const unsigned tile = L::tile_at(base, slot.at);
+    for (unsigned drawn = 0;; ++drawn) {  // all rings of tiles come from one number
+      const unsigned slot = drawn % S::tile_slots;
+      hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
+      const unsigned tile = L::tile_at(base, slot);
       const int steps = nvidia::uniform(L::steps_of(tile).count);
       if (steps < 0) break;
       const HopperTile::Rows rows = L::rows_of(tile, group);
       const int full_first = nvidia::uniform(rows.full_first);
       const int full_end = nvidia::uniform(rows.full_end);
-      hopper::wait(base + S::q_full + 8 * q.at, q.round);
-      const unsigned long long queries =
-          hopper::along_k(base + S::q + q.at * S::q_bytes + group * 64 * S::row_bytes);
+      const unsigned q_at = base + S::q + drawn % S::q_buffers * S::q_bytes;
+      const unsigned buffer = drawn % S::q_buffers * S::warpgroups + group;
+      hopper::wait(base + S::q_full + 8 * buffer, drawn / S::q_buffers % 2);
+      const unsigned long long queries = hopper::along_k(q_at + group * 64 * S::row_bytes);
       const bool any_full = full_end > full_first;
       // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may all
       // lie far below zero.
       const bool few = !softmax && nvidia::uniform(rows.few);
       begin(w);
-      for (int step = 0; step < steps;) {
-        if (any_full && step == full_first) {
-          for (; step < full_end; ++step, w.stage.advance()) full_step(a, w, base, queries);
+      const int stride = nvidia::uniform(L::workgroups_of_tile());
+      int step = nvidia::uniform(L::part_of_tile());
+      const bool early = S::early && stride == 1;
+      bool none = step >= steps;
+      while (step < steps) {
+        if (any_full && step >= full_first && step < full_end) {
+          for (; step < full_end; step += stride, w.stage.advance()) {
+            w.q_done = early && step + 1 == steps ? base + S::q_empty + 8 * buffer : 0;
+            full_step(a, w, base, queries);
+          }
           drain(w, base);
           continue;
         }
+        w.q_done = early && step + 1 == steps ? base + S::q_empty + 8 * buffer : 0;
         if (few)
           exact_step(a, w, tile, shared, group, step, queries);
         else
           partial_step(a, w, tile, shared, group, step, queries);
-        ++step;
+        step += stride;
         w.stage.advance();
       }
       // Every product with these queries is done.
-      const unsigned q_empty = base + S::q_empty + 8 * q.at;
-      if (!S::staged) release(q_empty);
-      write(a, w, tile, group, base + S::q + q.at * S::q_bytes);
-      if (S::staged) hopper::proxy_fence();
+      const unsigned q_empty = base + S::q_empty + 8 * buffer;
+      if (S::splits && stride == 2) {
+        add_other_half(w, base, q_at, group, drawn % 2);
+        write_half(a, w, tile, group);
+        hopper::proxy_fence();
+      } else {
+        if (!S::staged && none) release(q_empty);
+        write(a, w, tile, group, q_at);
+        if (S::staged) hopper::proxy_fence();
+      }
       hopper::warp_barrier();  // all lanes have read the description and what they staged
-      if (S::staged) release(q_empty);
-      release(base + S::tile_empty + 8 * slot.at);
+      if (S::staged || (S::splits && stride == 2)) release(q_empty);
+      release(base + S::tile_empty + 8 * slot);
     }
   }
 
@@ -279,6 +351,7 @@ struct HopperForward {
     unsigned p[C::tile_n / 4];
     score<C::tile_n>(s, w, base, queries, base + S::k + w.stage.at * S::k_bytes);
     release(base + S::k_empty + 8 * w.stage.at);
+    release_queries(w);
     const float scale = step_scale(a);
     if (softmax) turn<C::tile_n>(a, s);
     float shift[2];
@@ -351,6 +424,7 @@ struct HopperForward {
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
     if (span.low >= span.high) {
       release(base + S::k_empty + 8 * w.stage.at);
+      release_queries(w);
       hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
       release(base + S::v_empty + 8 * w.stage.at);
       return;
@@ -384,6 +458,7 @@ struct HopperForward {
     hopper::product_wait<0>();
     hopper::pin<count / 2>(s);
     release(base + S::k_empty + 8 * w.stage.at);
+    release_queries(w);
     const float scale = step_scale(a);
     if (softmax) turn<count>(a, s);
     float shift[2];
@@ -418,6 +493,10 @@ struct HopperForward {
       const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
       score<part>(s, w, base, queries,
                   base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes);
+      if (skipped == 0) {
+        release_queries(w);
+        w.q_done = 0;
+      }
       Seen(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
 #pragma unroll
       for (int e = 0; e < part / 2; ++e) s[e] = silu<true>(s[e], a.alpha * log2e);
@@ -437,6 +516,7 @@ struct HopperForward {
       hopper::pin<T::o_count>(w.o);
     }
     release(base + S::k_empty + 8 * w.stage.at);
+    release_queries(w);
     release(base + S::v_empty + 8 * w.stage.at);
   }
 };
@@ -448,13 +528,13 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
   char* shared = given + ((1024 - nvidia::shared_address(given) % 1024) % 1024);
   const unsigned base = nvidia::shared_address(shared);
   const int group = nvidia::uniform(nvidia::thread() / 128);
-  if (nvidia::thread() == 0) {
+  if (nvidia::thread() == 96) {  // of a warp that does nothing else
     hopper::prefetch_map(&arguments.q);
     hopper::prefetch_map(&arguments.k);
     hopper::prefetch_map(&arguments.v);
-    for (int i = 0; i < S::q_buffers; ++i) {
+    for (int i = 0; i < S::q_buffers * S::warpgroups; ++i) {
       hopper::barrier_init(base + S::q_full + 8 * i, 1);
-      hopper::barrier_init(base + S::q_empty + 8 * i, 4 * S::warpgroups);
+      hopper::barrier_init(base + S::q_empty + 8 * i, 4);
     }
     for (int i = 0; i < S::tile_slots; ++i) {
       hopper::barrier_init(base + S::tile_full + 8 * i, 32);
@@ -466,21 +546,28 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
       hopper::barrier_init(base + S::v_full + 8 * i, 1);
       hopper::barrier_init(base + S::v_empty + 8 * i, 4 * S::warpgroups);
     }
+    for (int i = 0; i < S::warpgroups; ++i) {
+      hopper::barrier_init(base + S::sum_full + 8 * i, 1);
+      hopper::barrier_init(base + S::sum_empty + 8 * i, 4);
+    }
     hopper::barrier_init_fence();
   }
-  nvidia::barrier();
   if (group == 0) {
     hopper::give_registers<S::loader_registers>();
     const int warp = nvidia::uniform(nvidia::thread() / 32);
     if (warp == 0) {
       HopperLoad<C>::schedule(arguments, shared);
-    } else if (warp == 1 && nvidia::thread() % 32 == 0) {
-      HopperLoad<C>::load(arguments, shared);
+    } else {
+      HopperLoad<C>::meet();
+      if (warp == 1 && nvidia::thread() % 32 == 0) HopperLoad<C>::load(arguments, shared);
     }
   } else {
+    HopperLoad<C>::meet();
     hopper::take_registers<S::registers>();
     HopperForward<C>::compute(arguments, shared, group - 1);
   }
+  if (HopperLoad<C>::workgroups_of_tile() > 1)
+    hopper::cluster_barrier();  // the other may still write here
 }
 
 }  // namespace hstu

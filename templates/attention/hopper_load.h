@@ -68,45 +68,81 @@ struct HopperLoad {
     return base + S::tiles + slot * S::tile_bytes;
   }
 
+  // Workgroups that share the keys of each tile, and which of them this is: it takes the steps
+  // part, part + workgroups and so on. Read anew each time: no register is held for it.
+  HSTU_DEVICE static int workgroups_of_tile() { return S::splits ? hopper::cluster_blocks() : 1; }
+  HSTU_DEVICE static int part_of_tile() { return S::splits ? hopper::cluster_rank() : 0; }
+
+  // All threads: the barriers in shared memory, also of the other workgroup of a tile, are ready.
+  HSTU_DEVICE static void meet() {
+    if (workgroups_of_tile() > 1)
+      hopper::cluster_barrier();
+    else
+      nvidia::barrier();
+  }
+
   // ---- the scheduling warp: names and describes tiles, loads their queries ----
   HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared) {
     const ForwardArguments& a = arguments.forward;
     const unsigned base = nvidia::shared_address(shared);
     const int lane = HopperTileLayer<C>::lane();
-    const unsigned long long pass = hopper::pass_through_l2();
     HopperSchedule<C> schedule(a);
-    HopperRing<S::q_buffers> q;
-    HopperRing<S::tile_slots> slot;
-    unsigned number = static_cast<unsigned>(nvidia::block());
-    for (;;) {
-      const TileName name = schedule.find(a, number);
-      HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot.at * S::tile_bytes);
-      hopper::wait(base + S::tile_empty + 8 * slot.at, slot.round ^ 1);
+    TileName name = schedule.find(a, static_cast<unsigned>(nvidia::block() / workgroups_of_tile()));
+    meet();
+    for (unsigned drawn = 0;; ++drawn) {  // both rings come from one number: registers are few
+      const unsigned slot = drawn % S::tile_slots, buffer = drawn % S::q_buffers;
+      HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot * S::tile_bytes);
+      hopper::wait(base + S::tile_empty + 8 * slot, drawn / S::tile_slots % 2 ^ 1);
       if (name.tile >= 0)
         describe<C>(t, a, name, lane);
       else if (lane == 3)
         t.steps.count = -1;
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
-      hopper::arrive(base + S::tile_full + 8 * slot.at);
-      slot.advance();
+      hopper::arrive(base + S::tile_full + 8 * slot);
       if (name.tile < 0) break;
-      hopper::wait(base + S::q_empty + 8 * q.at, q.round ^ 1);
-      unsigned next = 0;
-      if (lane == 0) {
-        const unsigned full = base + S::q_full + 8 * q.at;
-        hopper::arrive_expect(full, S::q_bytes);
-#pragma unroll
-        for (int panel = 0; panel < S::qk_panels; ++panel)
-          hopper::copy_box(base + S::q + q.at * S::q_bytes + panel * S::q_panel_bytes, &arguments.q,
-                           panel * 64, name.first_q + name.tile * C::tile_m, name.head,
-                           C::jagged ? 0 : name.batch, full, pass);
-        next = hopper::add_to(arguments.counters, 1);
+      // Read back rather than kept: registers are few.
+      hopper::warp_barrier();
+      const HopperTile::Place place = place_of(tile_at(base, slot));
+      const int first_row = tokens_of(tile_at(base, slot)).first_q + place.first_row;
+      // With one buffer queries come late: they wait in L2.
+      if (S::early && lane == 0 && drawn > 0) {
+#pragma unroll 1
+        for (int part = 0; part < S::warpgroups * S::qk_panels; ++part)
+          hopper::prefetch_box(&arguments.q, part % S::qk_panels * 64,
+                               first_row + part / S::qk_panels * 64, place.head,
+                               C::jagged ? 0 : place.batch);
       }
-      q.advance();
-      number = static_cast<unsigned>(hopper::of_lane(static_cast<int>(next), 0)) + hopper::blocks();
+      unsigned next = 0;
+      // The rows of each warpgroup as soon as it needs no older queries.
+      if (lane == 0) {
+#pragma unroll 1
+        for (int group = 0; group < S::warpgroups; ++group) {
+          const unsigned barrier = 8 * (buffer * S::warpgroups + group);
+          hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
+          hopper::arrive_expect(base + S::q_full + barrier, S::q_bytes / S::warpgroups);
+          const unsigned long long pass = hopper::pass_through_l2();
+#pragma unroll
+          for (int panel = 0; panel < S::qk_panels; ++panel)
+            hopper::copy_box(base + S::q + buffer * S::q_bytes + panel * S::q_panel_bytes +
+                                 group * 64 * S::row_bytes,
+                             &arguments.q, panel * 64, first_row + group * 64, place.head,
+                             C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
+        }
+      }
+      if (lane == 0 && workgroups_of_tile() == 1) next = hopper::add_to(arguments.counters, 1);
+      const unsigned parts = workgroups_of_tile();
+      unsigned number;
+      if (parts == 1) {
+        number =
+            static_cast<unsigned>(hopper::of_lane(static_cast<int>(next), 0)) + hopper::blocks();
+      } else {
+        number = HopperSchedule<C>::number_of_pair(drawn + 1, nvidia::block() / parts,
+                                                   hopper::blocks() / parts);
+      }
+      name = schedule.find(a, number);
     }
     // The last workgroup to end leaves the counters as it found them.
-    if (lane == 0) {
+    if (lane == 0 && workgroups_of_tile() == 1) {
       const unsigned ended = hopper::add_to(arguments.counters + 1, 1);
       if (ended + 1 == static_cast<unsigned>(hopper::blocks())) {
         arguments.counters[0] = 0;
@@ -130,7 +166,8 @@ struct HopperLoad {
       const HopperTile::Place place = place_of(tile);
       const int first_kv = tokens_of(tile).first_kv;
       hopper::arrive(base + S::tile_empty + 8 * slot.at);
-      for (int step = 0; step < steps.count; ++step, stage.advance())
+      const int parts = workgroups_of_tile();
+      for (int step = part_of_tile(); step < steps.count; step += parts, stage.advance())
         load_step(arguments, base, stage, first_kv + first_key<C>(steps, step), place.head,
                   C::jagged ? 0 : place.batch, keep);
     }

@@ -25,33 +25,32 @@ struct TileName {
 template <class C>
 struct HopperSchedule {
   int heads_of_group, sequences_of_group;  // at most; 1 sequence or all heads
-  int head_groups;
-  int batch, head;       // where the group begins
-  int sequences;         // of the group, in this walk
-  unsigned group_tiles;  // of one head
-  unsigned base;         // number of the group's first tile
-  int pass;              // 0: all but the short tiles
+  int batch, head;                         // where the group begins
+  int sequences;                           // of the group, in this walk
+  unsigned group_tiles;                    // of one head
+  unsigned base;                           // number of the group's first tile
+  int pass;                                // 0: all but the short tiles
   // This lane's sequence
-  int lane_first_q, lane_first_kv, lane_q, lane_kv, lane_targets;
-  int lane_tiles;           // query tiles
-  int lane_low, lane_high;  // ranks of those that belong to this pass; the highest comes first
+  int lane_short;  // tiles of the second round
+  int lane_q;  // rows; what else there is to know of a sequence is read when one of its tiles is
+               // named
 
   HSTU_DEVICE explicit HopperSchedule(const ForwardArguments& a) {
     // Of the 50 to 60 MB of L2 half is left for queries, output and the group before.
-    constexpr long long l2 = 24 << 20;
-    const long long pair =
-        max_of(a.seqlen_kv, 1) * 2ll * (C::head_dim_qk + C::head_dim_v);  // bytes
-    // Under a window neighbouring tiles alone share keys, but the last rows may see the whole
-    // history: the long tiles of all sequences come first.
-    const long long pairs = C::local ? 32ll * a.heads : l2 / pair < 1 ? 1 : l2 / pair;
-    heads_of_group = pairs < a.heads ? static_cast<int>(pairs) : a.heads;
-    const long long fit = pairs / a.heads;
-    sequences_of_group = fit < 1 ? 1 : fit > 32 ? 32 : static_cast<int>(fit);
-    head_groups = ceil_div(a.heads, heads_of_group);
+    constexpr int l2_tokens = (24 << 20) / (2 * (C::head_dim_qk + C::head_dim_v));
+    const int pairs = max_of(l2_tokens / max_of(a.seqlen_kv, 1), 1);
+    heads_of_group = min_of(pairs, a.heads);
+    sequences_of_group = min_of(max_of(pairs / a.heads, 1), 32);
     batch = head = 0;
     base = 0;
-    pass = 0;
+    pass = C::local && !C::minfull && !C::context ? 1 : 0;  // no rows see far more than a window
     load(a);
+  }
+
+  // The number of the tile that a pair of workgroups computes as its drawn-th. Both must name the
+  // same tiles, so nothing is counted: there and back over the pairs, which evens out.
+  HSTU_DEVICE static unsigned number_of_pair(unsigned drawn, unsigned pair, unsigned pairs) {
+    return drawn * pairs + (drawn % 2 == 0 ? pair : pairs - 1 - pair);
   }
 
   // The tile of this number; numbers only grow from call to call.
@@ -74,7 +73,7 @@ struct HopperSchedule {
     const unsigned row = (number - base) / heads;
     const int at_head = head + static_cast<int>(number - base - row * heads);
     // The row-th in order of falling rank, found by counting how many tiles have at least a rank.
-    int rank = 0, above = hopper::max_of_lanes(lane_high);
+    int rank = 0, above = hopper::max_of_lanes(lane_high());
     while (above - rank > 1) {
       const int middle = (rank + above) / 2;
       if (static_cast<unsigned>(count_from(middle)) > row)
@@ -83,20 +82,22 @@ struct HopperSchedule {
         above = middle;
     }
     const int index = static_cast<int>(row) - count_from(rank + 1);
-    const bool has = lane_high > rank && lane_low <= rank;
+    const bool has = lane_high() > rank && lane_low() <= rank;
     const int before = hopper::count_bits(hopper::lanes_where(has) & ((1u << lane()) - 1));
     const int found = hopper::first_bit(hopper::lanes_where(has && before == index));
-    const int tiles = hopper::of_lane(lane_tiles, found);
+    const int tiles = hopper::of_lane(lane_tiles(), found);
     // Contextual rows see all keys: the first tile has the highest rank.
     const int tile = !C::context ? rank : rank == tiles - 1 ? 0 : rank + 1;
-    return {batch + found,
-            at_head,
-            tile,
-            hopper::of_lane(lane_first_q, found),
-            hopper::of_lane(lane_first_kv, found),
-            hopper::of_lane(lane_q, found),
-            hopper::of_lane(lane_kv, found),
-            C::targets ? hopper::of_lane(lane_targets, found) : 0};
+    const int sequence = batch + found;
+    TileName name{sequence, at_head, tile, 0, 0, a.seqlen_q, a.seqlen_kv, 0};
+    if (C::jagged) {
+      name.first_q = a.seq_offsets_q[sequence];
+      name.first_kv = a.seq_offsets_kv[sequence];
+      name.seqlen_q = a.seq_offsets_q[sequence + 1] - name.first_q;
+      name.seqlen_kv = a.seq_offsets_kv[sequence + 1] - name.first_kv;
+    }
+    if (C::targets) name.targets = a.num_targets[sequence];
+    return name;
   }
 
  private:
@@ -104,32 +105,40 @@ struct HopperSchedule {
   HSTU_DEVICE int heads_here(const ForwardArguments& a) const {
     return min_of(heads_of_group, a.heads - head);
   }
-  static constexpr int passes = C::causal ? 2 : 1;
+  static constexpr int passes = C::causal || C::local ? 2 : 1;
+  // Tiles that wait for the second round: 1/16 of the work under a causal mask; under a window all
+  // but those whose rows see far more keys than the window.
+  HSTU_DEVICE int short_tiles(const ForwardArguments& a, int sequence) const {
+    if (!C::local) return C::causal ? lane_tiles() / 4 : 0;
+    int first = lane_tiles();  // that has such rows
+    if (C::minfull) {
+      const int wide =
+          C::grouped ? a.groups[sequence / a.batches_per_group].minfull_len : a.uniform.minfull_len;
+      const int targets = C::targets ? a.num_targets[sequence] : 0;
+      first = min_of(first, max_of(lane_q - targets - wide, 0) / C::tile_m);
+    }
+    return C::context ? max_of(first - 1, 0)
+                      : first;  // the tile of contextual rows has the top rank
+  }
+  // Query tiles of this lane's sequence; ranks of those that belong to this pass, the highest of
+  // which comes first.
+  HSTU_DEVICE int lane_tiles() const { return ceil_div(lane_q, C::tile_m); }
+  HSTU_DEVICE int lane_low() const { return pass == 0 ? lane_short : 0; }
+  HSTU_DEVICE int lane_high() const { return pass == 0 ? lane_tiles() : lane_short; }
   // Tiles of the round with at least this rank.
   HSTU_DEVICE int count_from(int rank) const {
-    return hopper::sum_of_lanes(max_of(lane_high - max_of(rank, lane_low), 0));
+    return hopper::sum_of_lanes(max_of(lane_high() - max_of(rank, lane_low()), 0));
   }
   HSTU_DEVICE void load(const ForwardArguments& a) {
     sequences = min_of(sequences_of_group, a.batch - batch);
-    lane_first_q = lane_first_kv = 0;
-    lane_q = a.seqlen_q;
-    lane_kv = a.seqlen_kv;
-    lane_targets = lane_tiles = 0;
+    lane_q = lane_short = 0;
     if (lane() < sequences) {
       const int sequence = batch + lane();
-      if (C::jagged) {
-        lane_first_q = a.seq_offsets_q[sequence];
-        lane_first_kv = a.seq_offsets_kv[sequence];
-        lane_q = a.seq_offsets_q[sequence + 1] - lane_first_q;
-        lane_kv = a.seq_offsets_kv[sequence + 1] - lane_first_kv;
-      }
-      if (C::targets) lane_targets = a.num_targets[sequence];
-      lane_tiles = ceil_div(lane_q, C::tile_m);
+      lane_q = C::jagged ? a.seq_offsets_q[sequence + 1] - a.seq_offsets_q[sequence] : a.seqlen_q;
+      lane_short = short_tiles(a, sequence);
+      if (C::targets) hopper::prefetch(a.num_targets + sequence);  // find() reads it
     }
-    const int short_tiles = passes == 2 ? lane_tiles / 4 : 0;  // 1/16 of the work
-    lane_low = pass == 0 ? short_tiles : 0;
-    lane_high = pass == 0 ? lane_tiles : short_tiles;
-    group_tiles = static_cast<unsigned>(hopper::sum_of_lanes(lane_high - lane_low));
+    group_tiles = static_cast<unsigned>(hopper::sum_of_lanes(lane_high() - lane_low()));
   }
 };
 

@@ -42,24 +42,32 @@ struct HopperShape {
   static constexpr int tile_bytes = kHopperTileBytes;
   static constexpr int barriers = tiles + tile_slots * tile_bytes;
   static constexpr int q_full = barriers;
-  static constexpr int q_empty = q_full + 8 * q_buffers;
-  static constexpr int k_full = q_empty + 8 * q_buffers;
+  static constexpr int q_empty = q_full + 8 * q_buffers * warpgroups;
+  static constexpr int k_full = q_empty + 8 * q_buffers * warpgroups;
   static constexpr int k_empty = k_full + 8 * stages;
   static constexpr int v_full = k_empty + 8 * stages;
   static constexpr int v_empty = v_full + 8 * stages;
   static constexpr int tile_full = v_empty + 8 * stages;
   static constexpr int tile_empty = tile_full + 8 * tile_slots;
-  static constexpr int end = tile_empty + 8 * tile_slots;
+  static constexpr int sum_full = tile_empty + 8 * tile_slots;
+  static constexpr int sum_empty = sum_full + 8 * warpgroups;
+  static constexpr int end = sum_empty + 8 * warpgroups;
   static_assert(end + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,
                                                   C::head_dim_v, C::stages, C::q_buffers));
 
   // Whether a finished tile's output goes through the memory of its queries: not where the next
   // tile's queries wait for that memory.
   static constexpr bool staged = q_buffers > 1 && v_panels <= qk_panels;
+  static constexpr bool early = !staged;
+
+  // Whether two workgroups can share a tile's keys: each then writes half of the columns, of which
+  // the other sends its sums into the memory of the queries.
+  static constexpr bool splits = C::activation != Activation::softmax && v_width % 64 == 0 &&
+                                 v_width <= 128 && v_panels <= qk_panels;
 
   // Registers a thread: the file's 65536 less what the loading warpgroup keeps.
-  static constexpr int loader_registers = warpgroups == 1 ? 56 : 40;
-  static constexpr int registers = warpgroups == 3 ? 152 : warpgroups == 2 ? 232 : 256 - 16;
+  static constexpr int loader_registers = 56;
+  static constexpr int registers = warpgroups == 3 ? 152 : warpgroups == 2 ? 224 : 240;
 
   // Whether logits, probabilities and output fit together, so that the products of one step may
   // still run when those of the next are queued.
@@ -105,15 +113,16 @@ struct HopperTileLayer {
   // Writes o * factor as 16-byte pieces: the four lanes of a row trade words until each holds eight
   // neighbouring columns; zeros where o was never begun. Rows past `rows` (of the warpgroup's 64)
   // are left alone.
+  template <int width>
   HSTU_DEVICE static void store(const float* o, bool begun, const float (&factor)[2],
-                                unsigned short* to, long long stride, int rows) {
+                                unsigned short* to, int columns, long long stride, int rows) {
     const int q = lane() % 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       unsigned short* at = to + row(i) * stride + 8 * q;
       const bool exists = row(i) < rows;
 #pragma unroll
-      for (int n = 0; n < S::v_width; n += 32) {
+      for (int n = 0; n < width; n += 32) {
         unsigned w[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -121,8 +130,7 @@ struct HopperTileLayer {
           w[j] = begun ? nvidia::pack<C::dtype>(x[0] * factor[i], x[1] * factor[i]) : 0;
         }
         transpose(w, q);
-        if (exists && n + 8 * q < C::head_dim_v)
-          hopper::store_quad(at + n, {w[0], w[1], w[2], w[3]});
+        if (exists && n + 8 * q < columns) hopper::store_quad(at + n, {w[0], w[1], w[2], w[3]});
       }
     }
   }

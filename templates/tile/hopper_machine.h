@@ -46,6 +46,12 @@ HSTU_DEVICE void copy_box(unsigned to, const TensorMap* map, int element, int to
       "l"(map), "r"(element), "r"(token), "r"(head), "r"(batch), "r"(barrier), "l"(policy)
       : "memory");
 }
+// The same only into the L2 cache.
+HSTU_DEVICE void prefetch_box(const TensorMap* map, int element, int token, int head, int batch) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map),
+               "r"(element), "r"(token), "r"(head), "r"(batch)
+               : "memory");
+}
 HSTU_DEVICE void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -56,7 +62,7 @@ HSTU_DEVICE unsigned long long keep_in_l2() {
 }
 HSTU_DEVICE unsigned long long pass_through_l2() {
   unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
@@ -112,6 +118,47 @@ HSTU_DEVICE unsigned long long along_n(unsigned address, int panel_bytes) {
          64ull << 32 | 1ull << 62;
 }
 
+// ---- clusters: workgroups of one launch that reach each other's shared memory
+// --------------------
+HSTU_DEVICE int cluster_blocks() {
+  int x;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(x));
+  return x;
+}
+HSTU_DEVICE int cluster_rank() {
+  int x;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(x));
+  return x;
+}
+HSTU_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// The same address in the shared memory of another workgroup of the cluster.
+HSTU_DEVICE unsigned at_rank(unsigned address, int rank) {
+  unsigned x;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(x) : "r"(address), "r"(rank));
+  return x;
+}
+HSTU_DEVICE void arrive_at_rank(unsigned remote) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote)
+               : "memory");
+}
+HSTU_DEVICE void wait_of_cluster(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{.reg .pred p; WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1, "
+      "0x989680; @p bra DONE; bra WAIT; DONE:}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Four words to another workgroup's memory; counted by the barrier there, 16 bytes.
+HSTU_DEVICE void send(unsigned remote, float a, float b, float c, float d, unsigned barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(remote),
+      "f"(a), "f"(b), "f"(c), "f"(d), "r"(barrier)
+      : "memory");
+}
+
 // ---- lanes --------------------------------------------------------------------------------------
 HSTU_DEVICE float tanh(float x) {
   float y;
@@ -138,6 +185,10 @@ HSTU_DEVICE unsigned shuffle_xor(unsigned x, int mask) {
 HSTU_DEVICE void warp_barrier() { __syncwarp(); }
 HSTU_DEVICE int blocks() { return static_cast<int>(gridDim.x); }
 HSTU_DEVICE unsigned add_to(unsigned* counter, unsigned x) { return atomicAdd(counter, x); }
+// Into the L2 cache.
+HSTU_DEVICE void prefetch(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p) : "memory");
+}
 HSTU_DEVICE void device_fence() { __threadfence(); }
 // Four 8x8 matrices of 16-bit values to shared memory: lane 8m + r names the address of row r of
 // matrix m; y[m] holds row lane / 4, columns 2 (lane % 4) and the next.

@@ -218,10 +218,16 @@ TEST_CASE("cuda: a launch that cannot be right is refused before the driver sees
     refused({-1, 256, 0}, bytes, "-1 workgroups");
     refused({1, 512, 0}, bytes, "256 at most");
     refused({1, 256, 232448 - 255}, bytes, "needs 232449 bytes of LDS, sm_90a has 232448");
+    refused({3, 256, 0, 2}, bytes, "3 workgroups in clusters of 2");
+    refused({2, 256, 0, 0}, bytes, "in clusters of 0");
     refused({1, 256, 0}, bytes - 4, "takes 24 bytes of arguments, 20 were given");
     CHECK(launch({0, 256, 0}, bytes).ok());  // nothing to do
     CHECK(fake.state->launches.empty());
     CHECK(launch({(int64_t{1} << 31) - 1, 256, 0}, bytes).ok());
+    CHECK(launch({4, 256, 1024, 2}, bytes).ok());
+    CHECK(fake.state->launches.back().grid[0] == 4);
+    CHECK(fake.state->launches.back().cluster == 2);
+    CHECK(fake.state->launches.back().argument == fake.state->launches.front().argument);
   }
   fake.check_balance();
 }
@@ -433,7 +439,13 @@ TEST_CASE("cuda: a driver without tensor maps and graphs serves all the rest", "
     CHECK((*device)->begin_capture(*stream).error().kind == ErrorKind::kUnsupported);
     CHECK((*device)->end_capture(*stream).error().kind == ErrorKind::kUnsupported);
     (*device)->destroy_stream(*stream);
-    CHECK((*device)->load(object_for_h200(), "attention").ok());
+    auto kernel = (*device)->load(object_for_h200(), "attention");
+    REQUIRE(kernel.ok());
+    const Arguments arguments;
+    const Status pairs =
+        (*device)->launch(**kernel, {2, 256, 0, 2}, &arguments, sizeof arguments, nullptr);
+    REQUIRE_FALSE(pairs.ok());
+    CHECK_THAT(pairs.error().message, ContainsSubstring("this device has none"));
   }
   fake.check_balance();
 }

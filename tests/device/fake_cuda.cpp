@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An NVIDIA driver that computes nothing: device memory is host memory, launches are recorded,
 // contexts are per thread as the real ones are, wrong handles and wrong contexts are noticed, and
-// any call can be told to fail. Macros make its variants: FAKE_CUDA_OLD lacks tensor maps and
-// graphs, FAKE_CUDA_INCOMPLETE a needed symbol, FAKE_CUDA_H200 has a device without being told.
+// any call can be told to fail. Macros make its variants: FAKE_CUDA_OLD lacks clusters, tensor maps
+// and graphs, FAKE_CUDA_INCOMPLETE a needed symbol, FAKE_CUDA_H200 has a device without being told.
 #include "fake_cuda.hpp"
 
 #include <cstdlib>
@@ -314,19 +314,26 @@ FAKE_EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
   state.dynamic_shared_limit = value;
   return 0;
 }
-FAKE_EXPORT int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                               unsigned by, unsigned bz, unsigned shared_bytes, void* stream,
-                               void** parameters, void** extra) {
-  if (const int code = enter_in_context("cuLaunchKernel")) return code;
+static int launch(const char* call, void* handle, const unsigned (&grid)[3],
+                  const unsigned (&block)[3], unsigned shared_bytes, void* stream,
+                  void** parameters, void** extra, unsigned cluster) {
+  if (const int code = enter_in_context(call)) return code;
   auto* function = static_cast<std::string*>(handle);
   const auto found = functions.find(function);
   if (found == functions.end() || found->second->context != current() || !known_stream(stream) ||
       parameters == nullptr || extra != nullptr ||
-      shared_bytes > static_cast<unsigned>(state.dynamic_shared_limit)) {
-    return misused("cuLaunchKernel");
+      shared_bytes > static_cast<unsigned>(state.dynamic_shared_limit) || grid[0] % cluster != 0) {
+    return misused(call);
   }
-  FakeCudaLaunch launch{current()->device, *function, {gx, gy, gz}, {bx, by, bz},
-                        shared_bytes,      stream,    {},           false};
+  FakeCudaLaunch launch{current()->device,
+                        *function,
+                        {grid[0], grid[1], grid[2]},
+                        {block[0], block[1], block[2]},
+                        shared_bytes,
+                        stream,
+                        {},
+                        false,
+                        cluster};
   launch.argument.assign(static_cast<const char*>(parameters[0]), state.argument_bytes);
   auto* own = static_cast<Stream*>(stream);
   launch.captured = own != nullptr && own->capturing != nullptr;
@@ -337,6 +344,30 @@ FAKE_EXPORT int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned 
   }
   return 0;
 }
+FAKE_EXPORT int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                               unsigned by, unsigned bz, unsigned shared_bytes, void* stream,
+                               void** parameters, void** extra) {
+  return launch("cuLaunchKernel", handle, {gx, gy, gz}, {bx, by, bz}, shared_bytes, stream,
+                parameters, extra, 1);
+}
+#ifndef FAKE_CUDA_OLD
+// CUlaunchConfig as cuda.h lays it out, with one attribute: the size of a cluster.
+FAKE_EXPORT int cuLaunchKernelEx(const void* config, void* handle, void** parameters,
+                                 void** extra) {
+  struct {
+    unsigned grid[3], block[3], shared_bytes, unused;
+    void* stream;
+    const unsigned* attributes;  // id, nothing, x, y, z
+    unsigned count;
+  } c;
+  std::memcpy(&c, config, sizeof c);
+  if (c.count != 1 || c.attributes[0] != 4 || c.attributes[3] != 1 || c.attributes[4] != 1) {
+    return misused("cuLaunchKernelEx");
+  }
+  return launch("cuLaunchKernelEx", handle, c.grid, c.block, c.shared_bytes, c.stream, parameters,
+                extra, c.attributes[2]);
+}
+#endif
 FAKE_EXPORT int cuStreamCreate(void** stream, unsigned flags) {
   if (const int code = enter_in_context("cuStreamCreate")) return code;
   if (flags != 0) return misused("cuStreamCreate");

@@ -23,6 +23,7 @@ struct FakeCudaLaunch {
   void* stream = nullptr;
   std::string argument;  // the bytes of the one argument
   bool captured = false;
+  unsigned cluster = 1;
 };
 
 struct FakeTensorMap {

@@ -22,6 +22,7 @@ Plan hopper_plan(bool jagged) {
   Plan plan;
   plan.template_name = kHopperTemplate;
   plan.config.dtype = hstu::Dtype::fp16;
+  plan.config.activation = hstu::Activation::softmax;
   plan.config.head_dim_qk = 96;
   plan.config.head_dim_v = 64;
   plan.config.jagged = jagged;
@@ -93,7 +94,7 @@ TEST_CASE("hopper launch: maps of batched tensors are the tensors, bytes for ele
     CHECK(maps[0].strides == Extents{768, 192, 5000 * 768});
     CHECK(maps[1].strides == Extents{800, 192, 6000 * 800});
     CHECK(maps[2].strides == Extents{512, 128, 6000 * 512});
-    CHECK(maps[0].box == std::vector<uint32_t>{64, 128, 1, 1});
+    CHECK(maps[0].box == std::vector<uint32_t>{64, 64, 1, 1});  // of one warpgroup
     CHECK(maps[1].box == std::vector<uint32_t>{64, 64, 1, 1});
     for (const FakeTensorMap& map : maps) {
       CHECK(map.data_type == 6);  // fp16
@@ -147,6 +148,38 @@ TEST_CASE("hopper launch: jagged tensors are one sequence of all tokens", "[cuda
     CHECK(fake.state->launches.size() == launches);
   }
   fake.check_balance();
+}
+
+TEST_CASE("hopper launch: pairs of workgroups share few tiles of many keys", "[cuda]") {
+  struct Launched {
+    unsigned grid, cluster;
+    bool operator==(const Launched&) const = default;
+  };
+  const auto launched = [](const char* driver, auto change) {
+    FakeDriver fake(driver);
+    Launched result{};
+    {
+      Plan plan = hopper_plan(false);
+      plan.config.activation = hstu::Activation::silu;
+      ForwardArguments a = call();
+      change(plan, a);
+      Setup s(fake, plan);
+      REQUIRE(s.launcher->launch(*s.kernel, a, {a.seqlen_q, a.seqlen_kv}, nullptr).ok());
+      const FakeCudaLaunch& launch = fake.state->launches.back();
+      result = {launch.grid[0], launch.cluster};
+    }
+    fake.check_balance();
+    return result;
+  };
+  const auto here = [&](auto change) { return launched("fake_cuda", change); };
+  CHECK(here([](Plan&, ForwardArguments&) {}) == Launched{132, 2});  // 96 tiles, 132 processors
+  CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 1; }) == Launched{64, 2});  // 32 tiles
+  // Enough tiles for everyone, few keys, softmax, or outputs that do not halve: each by one.
+  CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 6; }) == Launched{132, 1});
+  CHECK(here([](Plan&, ForwardArguments& a) { a.seqlen_kv = 500; }) == Launched{96, 1});
+  CHECK(here([](Plan& p, ForwardArguments&) { p.config.activation = hstu::Activation::softmax; }) ==
+        Launched{96, 1});
+  CHECK(here([](Plan& p, ForwardArguments&) { p.config.head_dim_v = 96; }) == Launched{96, 1});
 }
 
 TEST_CASE("hopper launch: few calls, with the context looked at once, whoever's it is", "[cuda]") {

@@ -17,12 +17,12 @@ using namespace hstu;
 namespace {
 
 template <bool causal_, bool cross_, bool local_, bool context_, bool targets_, int groups,
-          int tile_n_, bool jagged_>
+          int tile_n_, bool jagged_, bool minfull_ = local_>
 struct Shape {
   static constexpr int head_dim_qk = 128, head_dim_v = 128;
   static constexpr bool jagged = jagged_, grouped = false;
   static constexpr bool causal = causal_, cross = cross_, local = local_, context = context_;
-  static constexpr bool minfull = local_, targets = targets_;
+  static constexpr bool minfull = minfull_, targets = targets_;
   static constexpr int tile_m = 64 * groups, tile_n = tile_n_, waves = 4 * (groups + 1);
 };
 
@@ -55,7 +55,7 @@ Batch random_batch(std::mt19937& random, bool long_ones) {
   a.heads = 1 + below(5);
   a.seqlen_q = most_q;
   a.seqlen_kv = most_kv;
-  a.uniform = {C::local ? below(300) : 0, context, C::local ? below(2) * below(300) : 0, 1.0f};
+  a.uniform = {C::local ? below(300) : 0, context, C::minfull ? below(2) * below(300) : 0, 1.0f};
   return b;
 }
 
@@ -177,6 +177,24 @@ TEST_CASE("Hopper: every tile is named once, every visible key is in one step") 
   check<Shape<false, true, false, false, true, 3, 128, true>>(random, 2);
   check<Shape<true, false, false, true, true, 2, 64, false>>(random, 2);
   check<Shape<false, false, false, false, false, 2, 128, false>>(random, 2);
+  // Windows without wide last rows, with and without contextual rows.
+  check<Shape<true, false, true, false, true, 2, 128, true, false>>(random, 2);
+  check<Shape<true, false, true, true, true, 2, 128, true, false>>(random, 2);
+}
+
+TEST_CASE("Hopper: pairs of workgroups draw every number once, in rising order") {
+  using Schedule = HopperSchedule<Shape<true, false, false, false, true, 2, 128, true>>;
+  for (const unsigned pairs : {1u, 2u, 5u, 66u}) {
+    std::set<unsigned> numbers;
+    for (unsigned pair = 0; pair < pairs; ++pair) {
+      for (unsigned drawn = 0; drawn < 7; ++drawn) {
+        const unsigned number = Schedule::number_of_pair(drawn, pair, pairs);
+        CHECK(number / pairs == drawn);
+        numbers.insert(number);
+      }
+    }
+    CHECK(numbers.size() == size_t{7} * pairs);
+  }
 }
 
 TEST_CASE("Hopper: the checks notice a wrong description") {

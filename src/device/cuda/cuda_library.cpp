@@ -41,6 +41,8 @@ struct Driver {
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                 void** parameters, void** extra) = nullptr;
+  int (*launch_with)(const void* config, void* function, void** parameters,
+                     void** extra) = nullptr;  // from CUDA 11.8
   int (*stream_create)(void** stream, unsigned flags) = nullptr;
   int (*event_create)(void** event, unsigned flags) = nullptr;
   int (*error_name)(int code, const char** text) = nullptr;
@@ -143,15 +145,42 @@ int set_lds_total(void* function, int bytes) {
 
 // The one argument goes by its address: the driver knows its size and its place, which the compiler
 // aligns in the constant bank and not in a buffer of ours.
+void* argument_of(void** extra) {
+  for (void** at = extra; *at != hip_launch_end(); at += 2) {
+    if (*at == hip_launch_buffer_pointer()) return at[1];
+  }
+  return nullptr;
+}
+
 int launch(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
            unsigned block_y, unsigned block_z, unsigned dynamic_lds, void* stream, void**,
            void** extra) {
-  void* parameters[] = {nullptr};
-  for (void** at = extra; *at != hip_launch_end(); at += 2) {
-    if (*at == hip_launch_buffer_pointer()) parameters[0] = at[1];
-  }
+  void* parameters[] = {argument_of(extra)};
   return driver().launch(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, dynamic_lds,
                          stream, parameters, nullptr);
+}
+
+// CUlaunchConfig and CUlaunchAttribute of cuda.h.
+struct LaunchAttribute {
+  int id;
+  int unused;
+  unsigned value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+
+int launch_clusters(void* function, unsigned grid_x, unsigned cluster, unsigned block_x,
+                    unsigned dynamic_lds, void* stream, void** extra) {
+  constexpr int kClusterDimension = 4;
+  LaunchAttribute attribute{kClusterDimension, 0, {cluster, 1, 1}};
+  const LaunchConfig config{{grid_x, 1, 1}, {block_x, 1, 1}, dynamic_lds, stream, &attribute, 1};
+  void* parameters[] = {argument_of(extra)};
+  return driver().launch_with(&config, function, parameters, nullptr);
 }
 
 int stream_create(void** stream) { return driver().stream_create(stream, 0); }
@@ -236,6 +265,7 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   symbols.required("cuFuncSetAttribute", found->function_set);
   symbols.optional("cuFuncLoad", found->function_load);
   symbols.required("cuLaunchKernel", found->launch);
+  symbols.optional("cuLaunchKernelEx", found->launch_with);
   symbols.required("cuStreamCreate", found->stream_create);
   symbols.required("cuEventCreate", found->event_create);
   symbols.required("cuGetErrorName", found->error_name);
@@ -284,6 +314,7 @@ Result<std::shared_ptr<const HipApi>> new_table(void* library, const std::string
   api->memset_async = set_bytes_async;
   api->set_lds_total = set_lds_total;
   api->module_launch_kernel = launch;
+  if (found->launch_with != nullptr) api->launch_clusters = launch_clusters;
   api->stream_create = stream_create;
   api->event_create = event_create;
   api->get_error_string = error_string;

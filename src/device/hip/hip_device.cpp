@@ -175,6 +175,9 @@ class HipDevice : public Device {
   }
 
   Status encode_tensor_map(const TensorMapShape& shape, void* map) override;
+  bool has_clusters() const override {
+    return context_->api->launch_clusters != nullptr && target_.name.starts_with("sm_9");
+  }
   Status begin_capture(void* stream) override;
   Result<std::unique_ptr<DeviceGraph>> end_capture(void* stream) override;
   Result<bool> capturing(void* stream) override;
@@ -315,6 +318,10 @@ Status HipDevice::launch(DeviceKernel& kernel, const LaunchGrid& grid, const voi
     return failure(fmt::format("a launch of {} workgroups of {} with {} bytes of LDS", grid.grid,
                                grid.block, grid.dynamic_lds_bytes));
   }
+  if (grid.cluster < 1 || grid.grid % grid.cluster != 0 || (grid.cluster > 1 && !has_clusters())) {
+    return failure(fmt::format("a launch of {} workgroups in clusters of {}{}", grid.grid,
+                               grid.cluster, has_clusters() ? "" : ": this device has none"));
+  }
   // HIP counts the threads of a dimension in 32 bits and wraps silently above; CUDA counts blocks
   // in 31.
   constexpr int64_t kMaxThreads = std::numeric_limits<uint32_t>::max();
@@ -345,6 +352,14 @@ Status HipDevice::launch(DeviceKernel& kernel, const LaunchGrid& grid, const voi
   size_t size = argument_bytes;
   void* extra[] = {hip_launch_buffer_pointer(), const_cast<void*>(arguments),
                    hip_launch_buffer_size(), &size, hip_launch_end()};
+  if (grid.cluster > 1) {
+    return context_->check(
+        "cuLaunchKernelEx",
+        context_->api->launch_clusters(
+            own->function, static_cast<unsigned>(grid.grid), static_cast<unsigned>(grid.cluster),
+            static_cast<unsigned>(grid.block), static_cast<unsigned>(grid.dynamic_lds_bytes),
+            stream, extra));
+  }
   return context_->check(
       "hipModuleLaunchKernel",
       context_->api->module_launch_kernel(
