@@ -155,11 +155,11 @@ TEST_CASE("cache gc trims to the size that is asked for, the longest unused firs
   CHECK_FALSE(fs::exists(c.text));
   check_refused(c.cache({"gc", "--max-size", "many"}), 2, {"--max-size", "many"});
   Cache limited;
-  limited.environment["HSTU_JIT_CACHE_SIZE"] = "300";
+  limited.environment["HSTU_JIT_CACHE_SIZE"] = std::string("300");
   CHECK(limited.cache({"gc"}).code == 0);
   CHECK(fs::exists(limited.empty));
   CHECK_FALSE(fs::exists(limited.plain));
-  limited.environment["HSTU_JIT_CACHE_SIZE"] = "0";
+  limited.environment["HSTU_JIT_CACHE_SIZE"] = std::string("0");
   CHECK(limited.cache_json({"gc"})["limit"].is_null());
   CHECK(limited.cache_json({"stats"})["counters"]["local.evicted"] == 2);
 }
