@@ -90,6 +90,8 @@ int compile_command(const BuildOptions& o, const Common& common) {
   if (!options) return report(options.error(), common, kSchema);
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
   if (!engine) return report(engine.error(), common, kSchema);
+  if (const std::string& warning = (*engine)->cache().warning(); !warning.empty())
+    fmt::print(stderr, "hstu-jit: {}\n", warning);
   Result<Prepared> prepared =
       (*engine)->prepare(planned->problem, planned->geometry, planned->plan.target);
   if (!prepared) return report(prepared.error(), common, kSchema);

@@ -126,6 +126,12 @@ Result<Work> begin(const PrewarmOptions& o, const Common& common) {
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
   if (!engine) return std::move(engine).error();
   work.engine = std::move(*engine);
+  if (const std::string& warning = work.engine->cache().warning(); !warning.empty())
+    fmt::print(stderr, "hstu-jit: {}\n", warning);
+  // Who names a remote wants it filled: found out before the compiling, not by the nodes.
+  if (!o.check && options->cache_mode == cache::Mode::read_write && get_env("HSTU_JIT_REMOTE") &&
+      !work.engine->cache().has_remote())
+    return Error{ErrorKind::kCache, "the remote cache of HSTU_JIT_REMOTE cannot be used", "", ""};
   work.threads =
       static_cast<size_t>(std::clamp(o.jobs > 0 ? o.jobs : usable_processors(), 1, kMostThreads));
   return work;
