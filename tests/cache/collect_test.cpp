@@ -413,5 +413,6 @@ TEST_CASE("a collector killed in the middle leaves a good cache") {
     const Lookup found = f.store.lookup(a.key);
     CHECK((found.hit || found.reason == MissReason::absent));
   }
-  CHECK(std::count(f.present().begin(), f.present().end(), '1') >= 5);
+  const std::string present = f.present();
+  CHECK(std::count(present.begin(), present.end(), '1') >= 5);
 }
