@@ -101,8 +101,15 @@ start_redis() {
   local port try
   for ((try = 0; try < 10; ++try)); do
     port=$(random_port)
+    rediss=""
     printf 'bind 127.0.0.1\nport %s\nsave ""\nappendonly no\ndir "%s"\nrequirepass %s\n' \
       "$port" "$dir" "$token" >"$dir/redis.conf"
+    # Not every redis-server has TLS: half of the tries do without.
+    if [ -e "$dir/tls.pem" ] && ((try < 5)); then
+      rediss=rediss://localhost:$((port + 1))/3
+      printf 'tls-port %s\ntls-cert-file "%s"\ntls-key-file "%s"\ntls-ca-cert-file "%s"\ntls-auth-clients no\n' \
+        $((port + 1)) "$dir/tls.pem" "$dir/tls.key" "$dir/tls.pem" >>"$dir/redis.conf"
+    fi
     if start redis "$port" redis-server "$dir/redis.conf"; then
       redis=redis://127.0.0.1:$port/3
       return 0
@@ -159,6 +166,12 @@ kernel() {
 mkdir -p "$dir/host"
 if kernel alone "${targets[0]}"; then fail "a node without compiler and without remote had a kernel"; fi
 
+# lacks URL: prints what the program was built without, when that keeps it from this address
+lacks() {
+  on lacks HSTU_JIT_REMOTE="$1" "$program" prewarm "$dir/manifest.json" --targets "${targets[0]}" --check || true
+  grep -oE 'built with(out)? [^;]*' "$dir/log/lacks.err" | head -n 1 || true
+}
+
 # serve NAME URL [VARIABLE=VALUE...]: what nodes do with a remote that is full
 serve() {
   local name=$1 url=$2 target
@@ -186,14 +199,17 @@ serve() {
     fail "$name: --check"
 }
 
-if command -v nginx >/dev/null; then
-  if command -v openssl >/dev/null; then
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
-      -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout "$dir/tls.key" -out "$dir/tls.pem" \
-      >"$dir/log/openssl" 2>&1 || fail "openssl makes no certificate"
-  else
-    skip "https: no openssl program to make a certificate with"
-  fi
+if command -v openssl >/dev/null; then
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
+    -addext subjectAltName=DNS:localhost -keyout "$dir/tls.key" -out "$dir/tls.pem" \
+    >"$dir/log/openssl" 2>&1 || fail "openssl makes no certificate"
+else
+  skip "https and rediss: no openssl program to make a certificate with"
+fi
+without=$(lacks http://127.0.0.1:1)
+if [ -n "$without" ]; then
+  skip "http: $without"
+elif command -v nginx >/dev/null; then
   start_nginx || fail "nginx does not start"
   say "http: the build host compiles for $list and fills nginx"
   on build HSTU_JIT_REMOTE="$http/kernels" HSTU_JIT_REMOTE_MODE=rw \
@@ -241,23 +257,34 @@ else
   skip "nginx is not installed (Debian: nginx-light)"
 fi
 
-if command -v redis-server >/dev/null; then
-  if start_redis; then
-    say "redis: a build host fills Redis"
-    on redis-build HSTU_JIT_CACHE_DIR="$dir/host/first" HSTU_JIT_REMOTE="$redis" \
-      HSTU_JIT_REMOTE_MODE=rw HSTU_JIT_REMOTE_TOKEN_FILE="$dir/token" \
-      "$program" prewarm "$dir/manifest.json" --targets "$list" --json || fail "redis: prewarm"
-    if grep -q 'built without hiredis' "$dir/log/redis-build.err"; then
-      skip "redis: this program is built without hiredis"
-    else
-      serve redis "$redis" HSTU_JIT_REMOTE_TOKEN_FILE="$dir/token"
-      if kernel redis-refused "${targets[0]}" HSTU_JIT_REMOTE="$redis"; then
-        fail "Redis served without a password"
-      fi
-      grep -q NOAUTH "$dir/log/redis-refused.err" || fail "no word about the password"
+without=$(lacks redis://127.0.0.1:1)
+if [ -n "$without" ]; then
+  skip "redis: $without"
+elif command -v redis-server >/dev/null; then
+  start_redis || fail "redis-server does not start"
+  say "redis: a build host fills Redis"
+  on redis-build HSTU_JIT_CACHE_DIR="$dir/host/first" HSTU_JIT_REMOTE="$redis" \
+    HSTU_JIT_REMOTE_MODE=rw HSTU_JIT_REMOTE_TOKEN_FILE="$dir/token" \
+    "$program" prewarm "$dir/manifest.json" --targets "$list" --json || fail "redis: prewarm"
+  serve redis "$redis" HSTU_JIT_REMOTE_TOKEN_FILE="$dir/token"
+  if kernel redis-refused "${targets[0]}" HSTU_JIT_REMOTE="$redis"; then
+    fail "Redis served without a password"
+  fi
+  grep -q NOAUTH "$dir/log/redis-refused.err" || fail "no word about the password"
+
+  without=$(lacks rediss://127.0.0.1:1)
+  if [ -n "$without" ]; then
+    skip "rediss: $without"
+  elif [ -n "$rediss" ]; then
+    say "rediss: a certificate that is trusted, and one of another host"
+    kernel rediss "${targets[0]}" HSTU_JIT_REMOTE="$rediss" HSTU_JIT_REMOTE_TOKEN_FILE="$dir/token" \
+      HSTU_JIT_REMOTE_CA_FILE="$dir/tls.pem" || fail "rediss"
+    if kernel rediss-other "${targets[0]}" HSTU_JIT_REMOTE="${rediss/localhost/127.0.0.1}" \
+      HSTU_JIT_REMOTE_TOKEN_FILE="$dir/token" HSTU_JIT_REMOTE_CA_FILE="$dir/tls.pem"; then
+      fail "a certificate of another host was believed"
     fi
   else
-    fail "redis-server does not start"
+    skip "rediss: this redis-server has no TLS, or no certificate"
   fi
   stop_servers
 else
