@@ -63,7 +63,14 @@ class File {
   // `size` bytes from `at` on, less when the file ends before. Not mapped: a file cut while it is
   // in use must not end the program. Not sought: descriptors are shared with forked children.
   Result<std::string> read(uint64_t at, uint64_t size) const {
-    std::string bytes(static_cast<size_t>(size), '\0');
+    std::string bytes;
+    if (Status s = read(at, size, &bytes); !s.ok()) return std::move(s).error();
+    return bytes;
+  }
+  // The same into a string whose memory is used again.
+  Status read(uint64_t at, uint64_t size, std::string* into) const {
+    std::string& bytes = *into;
+    bytes.resize(static_cast<size_t>(size));
     size_t used = 0;
     while (used < bytes.size()) {
       const ssize_t got =
@@ -74,7 +81,7 @@ class File {
       used += static_cast<size_t>(got);
     }
     bytes.resize(used);
-    return bytes;
+    return {};
   }
 
  private:
@@ -136,14 +143,13 @@ struct Bundle::State {
   }
   Status read_manifest(const std::string& pin, uint64_t file_size);
   Status check_layout(uint64_t file_size);
-  struct Found {
+  struct Fault {
     MissReason reason = MissReason::none;
     std::string problem;  // "" when the bytes are those of the manifest
-    std::string bytes;
   };
-  Found find(size_t index) const;
+  Fault find(size_t index, std::string* bytes) const;
   Lookup lookup(size_t index, const Key& key) const;
-  std::string check(size_t index, Depth depth) const;
+  std::string check(size_t index, Depth depth, std::string* buffer) const;
 };
 
 Status Bundle::State::read_manifest(const std::string& pin, uint64_t file_size) {
@@ -202,18 +208,14 @@ Status Bundle::State::check_layout(uint64_t file_size) {
   return {};
 }
 
-Bundle::State::Found Bundle::State::find(size_t index) const {
+Bundle::State::Fault Bundle::State::find(size_t index, std::string* bytes) const {
   const BundleEntry& entry = manifest.entries[index];
   const auto failed = [&](MissReason reason, std::string_view what) {
-    Found found;
-    found.reason = reason;
-    found.problem =
-        fmt::format("{} in bundle {} {}", entry_name(entry.key), printable(path, kShownPath), what);
-    return found;
+    return Fault{reason, fmt::format("{} in bundle {} {}", entry_name(entry.key),
+                                     printable(path, kShownPath), what)};
   };
-  Result<std::string> bytes = file.read(offsets[index], entry.size);
-  if (!bytes.ok()) {
-    return failed(MissReason::unreadable, "cannot be read: " + bytes.error().message);
+  if (const Status s = file.read(offsets[index], entry.size, bytes); !s.ok()) {
+    return failed(MissReason::unreadable, "cannot be read: " + s.error().message);
   }
   if (bytes->size() != entry.size) {
     return failed(MissReason::corrupt, "is cut: the file got shorter while in use");
@@ -221,16 +223,15 @@ Bundle::State::Found Bundle::State::find(size_t index) const {
   if (hstu::jit::sha256_hex(*bytes) != entry.sha256) {
     return failed(MissReason::corrupt, "is damaged: its SHA-256 is not the manifest's");
   }
-  Found found;
-  found.bytes = std::move(*bytes);
-  return found;
+  return {};
 }
 
 Lookup Bundle::State::lookup(size_t index, const Key& key) const {
   const BundleEntry& entry = manifest.entries[index];
-  Found found = find(index);
-  if (found.reason != MissReason::none) return miss(found.reason, std::move(found.problem));
-  DecodedEntry decoded = decode_entry(found.bytes);
+  std::string bytes;
+  Fault fault = find(index, &bytes);
+  if (fault.reason != MissReason::none) return miss(fault.reason, std::move(fault.problem));
+  DecodedEntry decoded = decode_entry(bytes);
   if (decoded.fault != EntryFault::none) {
     return miss(
         decoded.fault == EntryFault::other_version ? MissReason::unreadable : MissReason::corrupt,
@@ -250,16 +251,16 @@ Lookup Bundle::State::lookup(size_t index, const Key& key) const {
   return result;
 }
 
-std::string Bundle::State::check(size_t index, Depth depth) const {
-  const Found found = find(index);
-  if (found.reason != MissReason::none) return found.problem;
+std::string Bundle::State::check(size_t index, Depth depth, std::string* buffer) const {
+  Fault fault = find(index, buffer);
+  if (fault.reason != MissReason::none) return std::move(fault.problem);
   if (depth == Depth::digests) return {};
   const BundleEntry& entry = manifest.entries[index];
   const auto bad = [&](std::string_view what) {
     return fmt::format("{} in bundle {} {}", entry_name(entry.key), printable(path, kShownPath),
                        what);
   };
-  const Result<BundleEntry> described = describe_entry(found.bytes);
+  const Result<BundleEntry> described = describe_entry(*buffer);
   if (!described.ok()) return bad("is not an entry: " + described.error().message);
   if (described->key.request != entry.key.request ||
       described->key.toolchain != entry.key.toolchain) {
@@ -346,11 +347,12 @@ Result<std::string> Bundle::bytes(const BundleEntry& entry) const {
   if (at == entries.end() || entry_name(at->key) != entry_name(entry.key)) {
     return state_->refuse("it has no such entry", "open it again");
   }
-  State::Found found = state_->find(static_cast<size_t>(at - entries.begin()));
-  if (found.reason != MissReason::none) {
-    return Error{ErrorKind::kCache, found.problem + "; " + std::string(kFetchAgain), "", ""};
+  std::string bytes;
+  const State::Fault fault = state_->find(static_cast<size_t>(at - entries.begin()), &bytes);
+  if (fault.reason != MissReason::none) {
+    return Error{ErrorKind::kCache, fmt::format("{}; {}", fault.problem, kFetchAgain), "", ""};
   }
-  return std::move(found.bytes);
+  return bytes;
 }
 
 const BundleManifest& Bundle::manifest() const { return state_->manifest; }
@@ -371,9 +373,10 @@ std::vector<Bundle::Problem> Bundle::verify(Depth depth) const {
   std::vector<std::string> reasons(count);
   std::atomic<size_t> next{0};
   const auto work = [&] {
+    std::string buffer;
     for (size_t i = next++; i < count; i = next++) {
       try {
-        reasons[i] = state_->check(i, depth);
+        reasons[i] = state_->check(i, depth, &buffer);
       } catch (const std::exception& error) {  // memory: nothing may leave a thread
         reasons[i] = error.what();
       }
