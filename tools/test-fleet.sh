@@ -30,7 +30,7 @@ stop_servers() {
 }
 trap 'stop_servers; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
-mkdir -p "$dir/log"
+mkdir -p "$dir/log" "$dir/web"
 
 # Nothing of who runs this: its caches, remotes and bundles stay out.
 while IFS='=' read -r name _; do
