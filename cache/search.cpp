@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "base/text.hpp"
@@ -29,7 +30,10 @@ class Search {
     const Folder objects = Folder::open(root_).below("v1").below("objects");
     folder_ = objects.below(fan_out_name(key_));
     struct stat info {};
-    if (folder_.good() || !objects.status(fan_out_name(key_), &info)) return;
+    // Not there when it was opened is not there, also when somebody makes it now.
+    if (folder_.good() || folder_.code() == ENOENT || !objects.status(fan_out_name(key_), &info)) {
+      return;
+    }
     if (S_ISDIR(info.st_mode)) {
       fault_ = miss(MissReason::unreadable,
                     fmt::format("cannot open {}: {}", shown_folder(), reason_of(folder_.code())));
