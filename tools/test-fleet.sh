@@ -291,6 +291,16 @@ else
   skip "redis-server is not installed (Debian: redis-server)"
 fi
 
+# What prints variables or looks at everything.
+for command in environment doctor "cache info" "cache stats"; do
+  for json in "" --json; do
+    # shellcheck disable=SC2086
+    on "secrets-${command/ /-}$json" HSTU_JIT_REMOTE="http://user:$token@127.0.0.1:1/x?$token" \
+      HSTU_JIT_REMOTE_TOKEN="$token" "$program" $command $json || true
+  done
+done
+grep -q HSTU_JIT_REMOTE_TOKEN "$dir/log/secrets-environment.out" || fail "no list of variables"
+
 say "no secret in any output, nothing left behind"
 if grep -rl "$token" "$dir/log" "$dir/host"; then fail "the token is in the files above"; fi
 leaks=$(find "$dir/host" "$dir/web" -name '.tmp-*' 2>/dev/null | head -n 3)

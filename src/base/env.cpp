@@ -22,9 +22,10 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HSTU_JIT_CACHE_SIZE", "bytes the cache may hold: 500M, 2G (default); 0: no limit"},
     {"HSTU_JIT_BUNDLE_VERIFY", "accepts bundles, e.g. gpg --verify {bundle}.asc {manifest}"},
     {"HSTU_JIT_TRUSTED_UIDS", "numbers of other users whose cache entries are loaded: 1000,1001"},
-    {"HSTU_JIT_REMOTE", "remote cache: http(s)://HOST/PATH or redis(s)://HOST[/DATABASE]"},
+    {"HSTU_JIT_REMOTE", "remote cache: http(s)://HOST/PATH or redis(s)://HOST[/DATABASE]",
+     true},  // it may have a password or a signature in it
     {"HSTU_JIT_REMOTE_MODE", "ro (default) or rw: publish to the remote cache too"},
-    {"HSTU_JIT_REMOTE_TOKEN", "secret: bearer token of the web server or password of Redis"},
+    {"HSTU_JIT_REMOTE_TOKEN", "secret: bearer token of the web server or password of Redis", true},
     {"HSTU_JIT_REMOTE_TOKEN_FILE", "file with that secret, read anew for each request"},
     {"HSTU_JIT_REMOTE_HEADERS_FILE", "file with secret HTTP headers, lines \"Name: value\""},
     {"HSTU_JIT_REMOTE_CA_FILE", "certificates (PEM) to trust instead of the system's"},

@@ -13,6 +13,7 @@ namespace hstu::jit {
 struct EnvironmentVariable {
   const char* name;
   const char* meaning;  // one line
+  bool secret = false;  // its value is never shown
 };
 
 // The table behind `hstu-jit help environment` and the check for unknown names.

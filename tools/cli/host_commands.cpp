@@ -204,10 +204,11 @@ int environment_command(const Common& common) {
   std::string out =
       "Every environment variable hstu-jit reads. An empty value counts as unset.\n\n";
   for (const EnvironmentVariable& v : environment_variables()) {
-    const std::optional<std::string> value = get_env(v.name);
+    std::optional<std::string> value = get_env(v.name);
+    if (value && v.secret) value = "set, not shown";
     list.push_back({{"name", v.name}, {"meaning", v.meaning}});
     if (value) list.back()["value"] = *value;
-    out += fmt::format("{:<26} {}{}\n", v.name, v.meaning,
+    out += fmt::format("{:<28} {}{}\n", v.name, v.meaning,
                        value ? fmt::format(" [now: {}]", *value) : "");
   }
   out +=
