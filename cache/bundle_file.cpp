@@ -80,7 +80,7 @@ Result<NewFile> NewFile::create(const std::string& given, bool nameless) {
   const std::string base = path.substr(path.rfind('/') + 1);
   if (base.empty()) return failure(path, "it names a folder");
   // The longest names leave no room for more.
-  const std::string prefix = "." + base.substr(0, 200) + ".tmp-";
+  const std::string prefix = fmt::format(".{}.tmp-", base.substr(0, 200));
   sweep(folder, prefix);
 
   static std::atomic<unsigned> counter{0};
