@@ -71,6 +71,18 @@ cat >"$scratch/wide.json" <<'JSON'
 JSON
 step "73,728 sequences x heads" run "$scratch/wide.json" || failed=1
 
+# Few long tiles: where there are clusters, two workgroups share each.
+cat >"$scratch/few128.json" <<'JSON'
+{"op": "hstu_attention", "heads": 3, "head_dim_qk": 128, "batch": 2, "uih_lengths": [1500, 2],
+ "num_targets": [37, 5], "validate": {"rows": 64}}
+JSON
+cat >"$scratch/few64.json" <<'JSON'
+{"op": "hstu_attention", "heads": 3, "head_dim_qk": 96, "head_dim_v": 64, "batch": 3,
+ "uih_lengths": [1500, 0, 1100], "validate": {"rows": 64},
+ "mask": {"causal": true, "local_len": 300, "context_len": 5, "minfull_len": 100}}
+JSON
+for few in few128 few64; do step "few long tiles, $few" run "$scratch/$few.json" || failed=1; done
+
 # 2^31 elements of q and more; the window keeps the work small.
 cat >"$scratch/huge.json" <<'JSON'
 {"op": "hstu_attention", "heads": 64, "head_dim_qk": 128, "batch": 2, "uih_lengths": 140000,
@@ -109,8 +121,9 @@ if [ $sanitize = yes ]; then
   else
     for tool in memcheck racecheck synccheck; do
       check=("$checker" --tool "$tool" --error-exitcode 99 --target-processes application-only)
-      for spec in quickstart group-special cross-mask-test mask-test; do
-        step "$tool $spec" "${check[@]}" "$program" run "$specs/$spec.json" --device "$device" \
+      for spec in "$specs"/{quickstart,group-special,cross-mask-test,mask-test}.json \
+        "$scratch"/{few128,few64}.json; do
+        step "$tool $(basename "$spec")" "${check[@]}" "$program" run "$spec" --device "$device" \
           --cache-dir "$scratch/cache" || failed=1
       done
       if [ -x "$random" ]; then
