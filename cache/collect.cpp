@@ -247,7 +247,7 @@ Collected collect(const std::string& root, const CollectOptions& options) {
   for (const Folder* folder : {&top, &v1, &objects}) {
     result.temporaries += sweep_temporaries(*folder);
   }
-  for (const char* name : {"stats", "quarantine"}) {
+  for (const char* name : {"stats", "quarantine", "toolchains"}) {
     result.temporaries += sweep_temporaries(v1.below(name));
   }
   std::vector<Seen> entries;

@@ -9,37 +9,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <ctime>
 #include <memory>
 
-#include "base/env.hpp"
 #include "base/signal_guard.hpp"
-#include "base/text.hpp"
 
 namespace hstu::cache {
 namespace {
 
-constexpr const char* kTrustedUids = "HSTU_JIT_TRUSTED_UIDS";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr time_t kFresh = 3600;     // seconds for which a time stamp is not rewritten
 constexpr time_t kClockSlack = 60;  // clocks of a fleet differ a little: this is not the future
-
-// False when the list has anything but numbers in it; `numbers` are those of a good list.
-bool parse_uids(std::string_view list, std::vector<uid_t>* numbers) {
-  while (true) {
-    const size_t comma = list.find(',');
-    const std::string_view item = list.substr(0, comma);
-    uid_t number = 0;
-    const auto [end, problem] = std::from_chars(item.data(), item.data() + item.size(), number);
-    if (problem != std::errc() || end != item.data() + item.size()) return false;
-    numbers->push_back(number);
-    if (comma == std::string_view::npos) return true;
-    list.remove_prefix(comma + 1);
-  }
-}
 
 struct Closer {
   int fd;
@@ -58,22 +40,6 @@ EntryFile failed(EntryFile::Problem problem, std::string reason) {
 }  // namespace
 
 std::string reason_of(int code) { return std::strerror(code); }
-
-bool trusted_owner(uid_t owner) {
-  if (owner == ::geteuid() || owner == 0) return true;
-  const auto list = hstu::jit::get_env(kTrustedUids);
-  std::vector<uid_t> numbers;
-  if (!list || !parse_uids(*list, &numbers)) return false;
-  return std::find(numbers.begin(), numbers.end(), owner) != numbers.end();
-}
-
-std::string trusted_uids_problem() {
-  const auto list = hstu::jit::get_env(kTrustedUids);
-  std::vector<uid_t> numbers;
-  if (!list || parse_uids(*list, &numbers)) return {};
-  return fmt::format("{}=\"{}\" is not a list of user numbers such as 1000,1001 and is ignored",
-                     kTrustedUids, hstu::jit::printable(*list));
-}
 
 Folder Folder::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/trust.hpp"
+
 namespace hstu::cache {
 
-// Whether files of this user may be loaded: the user itself, root, and HSTU_JIT_TRUSTED_UIDS.
-bool trusted_owner(uid_t owner);
-// "" when the variable is unset or a list of numbers, else what is wrong with it.
-std::string trusted_uids_problem();
+using hstu::jit::trusted_owner;
 
 // "Permission denied"
 std::string reason_of(int code);

@@ -9,6 +9,7 @@
 #include "base/digest.hpp"
 #include "base/env.hpp"
 #include "base/text.hpp"
+#include "base/trust.hpp"
 #include "cache/collect.hpp"
 #include "cache/entry.hpp"
 #include "cache/folder.hpp"
@@ -136,7 +137,7 @@ Result<Store> Store::open(const Options& options) {
   (void)moment_has_come(&store.state_->next_save, kSaveEvery);
   if (options.mode != Mode::off) {
     add_line(&store.warning_, warning);
-    add_line(&store.warning_, trusted_uids_problem());
+    add_line(&store.warning_, hstu::jit::trusted_uids_problem());
   }
   return store;
 }

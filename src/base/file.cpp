@@ -16,6 +16,7 @@
 #include "base/env.hpp"
 #include "base/signal_guard.hpp"
 #include "base/text.hpp"
+#include "base/trust.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -79,16 +80,21 @@ Status write_in_place(const std::string& path, std::string_view bytes) {
   return {};
 }
 
-}  // namespace
-
-Result<std::string> read_file(const std::string& path, uint64_t limit) {
+Result<std::string> read_whole(const std::string& path, uint64_t limit, bool distrustful) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const Descriptor fd(::open(
+      path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (distrustful ? O_NOFOLLOW : 0)));
   if (fd.get() < 0) return system_error("read", path, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return system_error("read", path, errno);
   if (S_ISDIR(info.st_mode)) return system_error("read", path, EISDIR);
   if (!S_ISREG(info.st_mode)) return file_error("read", path, "not a regular file");
+  if (distrustful && !trusted_owner(info.st_uid)) {
+    return file_error("read", path, fmt::format("it belongs to user {}", info.st_uid));
+  }
+  if (distrustful && (info.st_mode & 022) != 0) {
+    return file_error("read", path, "others may write to it");
+  }
   const std::string too_long = fmt::format("more than the {} bytes allowed here", limit);
   if (static_cast<uint64_t>(info.st_size) > limit) return file_error("read", path, too_long);
 
@@ -107,6 +113,16 @@ Result<std::string> read_file(const std::string& path, uint64_t limit) {
   }
   bytes.resize(used);
   return bytes;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, uint64_t limit) {
+  return read_whole(path, limit, false);
+}
+
+Result<std::string> read_trusted_file(const std::string& path, uint64_t limit) {
+  return read_whole(path, limit, true);
 }
 
 Status write_file_atomic(const std::string& path, std::string_view bytes, unsigned mode) {

@@ -14,6 +14,10 @@ namespace hstu::jit {
 // Regular files only, at most `limit` bytes. Errors: kFailed with the path and the system's reason.
 Result<std::string> read_file(const std::string& path, uint64_t limit = uint64_t{1} << 34);
 
+// The same from a folder that others may write to: no link, of a trusted owner (base/trust.hpp),
+// and neither group nor others may write to it.
+Result<std::string> read_trusted_file(const std::string& path, uint64_t limit);
+
 // Temporary file in the same folder, write, fsync, rename, fsync of the folder; nothing is left
 // behind on failure. Symbolic links to files are followed; devices and pipes are written in place.
 Status write_file_atomic(const std::string& path, std::string_view bytes, unsigned mode = 0644);

@@ -2,8 +2,6 @@
 // Which compiler serves a target, and the memory of the answer: asking costs a worker and a
 // compile, so a warm start only looks at files.
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <map>
 #include <mutex>
@@ -150,12 +148,9 @@ std::string memo_path(const std::string& state_dir, const std::string& asked) {
 
 std::optional<Memo> load_memo(const std::string& path, const std::string& asked,
                               const std::vector<Choice>& list) {
-  struct stat info {};
-  if (path.empty() || ::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
-      (info.st_uid != ::geteuid() && info.st_uid != 0)) {
-    return std::nullopt;
-  }
-  const Result<std::string> bytes = read_file(path, 1 << 20);
+  if (path.empty()) return std::nullopt;
+  // Who could plant an identity here would have kernels served as another compiler's.
+  const Result<std::string> bytes = read_trusted_file(path, 1 << 20);
   return bytes.ok() ? decode_memo(*bytes, asked, list) : std::nullopt;
 }
 

@@ -250,10 +250,15 @@ TEST_CASE("abandoned temporary files go in every folder, live ones and other nam
   Filled f({kHour});
   f.store.statistics().save(f.root);
   fs::create_directories(f.root + "/v1/quarantine");
+  fs::create_directories(f.root + "/v1/toolchains");
   const std::string fan = fs::path(f.path(0)).parent_path();
-  const std::vector<std::string> folders = {
-      f.root, f.root + "/v1",       f.root + "/v1/objects",
-      fan,    f.root + "/v1/stats", f.root + "/v1/quarantine"};
+  const std::vector<std::string> folders = {f.root,
+                                            f.root + "/v1",
+                                            f.root + "/v1/objects",
+                                            fan,
+                                            f.root + "/v1/stats",
+                                            f.root + "/v1/quarantine",
+                                            f.root + "/v1/toolchains"};
   for (const std::string& place : folders) {
     for (const char* name : {"/.tmp-1-2", "/.tmp-1-3", "/.tmp-notes", "/notes"}) {
       REQUIRE(hstu::jit::write_file_atomic(place + name, "x").ok());

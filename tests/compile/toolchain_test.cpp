@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which compiler is chosen, and that the choice is remembered and not believed blindly.
+#include <sys/stat.h>
 
 #include "base/subprocess.hpp"
 #include "helpers.hpp"
@@ -84,6 +85,44 @@ TEST_CASE("whatever lies in the place of the memory, the answer is the same") {
   fs::create_directory(memo);
   CHECK(id_in_new_process("cpu", state.path()) == first);
   CHECK(id_in_new_process("cpu", "/proc/none") == first);  // nowhere to remember
+}
+
+TEST_CASE("a memory that others could have written is not believed") {
+  const auto state = folder();
+  const FakeWorker worker("count");
+  const std::string first = id_in_new_process("cpu", state.path());
+  REQUIRE(first.size() == 64);
+  const std::string memo = only_memo(state.path());
+  const std::string good = *read_file(memo);
+  size_t runs = worker.runs();
+  const auto asked_again = [&] {  // and put right
+    CHECK(id_in_new_process("cpu", state.path()) == first);
+    const bool again = worker.runs() > runs;
+    runs = worker.runs();
+    CHECK(id_in_new_process("cpu", state.path()) == first);
+    CHECK(worker.runs() == runs);
+    return again;
+  };
+  CHECK_FALSE(asked_again());
+  for (const mode_t mode : {0664, 0646}) {
+    REQUIRE(::chmod(memo.c_str(), mode) == 0);
+    CHECK(asked_again());
+  }
+  const std::string elsewhere = state.path() + "/elsewhere";
+  fs::rename(memo, elsewhere);
+  fs::create_symlink(elsewhere, memo);
+  CHECK(asked_again());
+  CHECK(*read_file(elsewhere) == good);
+  if (::geteuid() != 0) {
+    std::printf("SKIPPED: a memory of another user: needs root\n");
+    return;
+  }
+  REQUIRE(::chown(memo.c_str(), 12345, 12345) == 0);
+  {
+    const Environment trusted("HSTU_JIT_TRUSTED_UIDS", "12345");
+    CHECK_FALSE(asked_again());
+  }
+  CHECK(asked_again());
 }
 
 TEST_CASE("no compiler at all: what to install") {
