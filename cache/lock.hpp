@@ -17,7 +17,10 @@ class NodeLock {
   // Not held when it could not be had within the time, or when there is no place for locks.
   static NodeLock take(std::string_view name, int timeout_ms);
   NodeLock(NodeLock&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), owner_(other.owner_), possible_(other.possible_) {}
+      : path_(std::move(other.path_)),
+        fd_(std::exchange(other.fd_, -1)),
+        owner_(other.owner_),
+        possible_(other.possible_) {}
   NodeLock& operator=(NodeLock&& other) noexcept;
   ~NodeLock();
   bool held() const { return fd_ >= 0; }
@@ -25,6 +28,7 @@ class NodeLock {
   bool possible() const { return possible_; }
 
  private:
+  std::string path_;
   int fd_ = -1;
   pid_t owner_ = 0;  // a child made by fork does not release its parent's lock
   bool possible_ = true;

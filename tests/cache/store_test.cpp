@@ -127,7 +127,33 @@ TEST_CASE("a compile lock excludes, gives up in time and is free when its holder
     CHECK(store.lock(artifact("other").key, 0).held());
   }
   CHECK(store.lock(key, 0).held());
-  CHECK(count_files(dir.path()) == 0);  // locks lie on the node, not in the cache
+  CHECK(count_files(dir.path()) == 0);      // locks lie on the node, not in the cache
+  CHECK(count_files(runtime.path()) == 0);  // where none is left that nobody holds
+}
+
+TEST_CASE("one at a time holds a lock, though each holder removes its file") {
+  const auto dir = folder();
+  const auto runtime = folder();
+  const Environment environment("XDG_RUNTIME_DIR", runtime.path().c_str());
+  const Store store = open_store(dir.path());
+  const Key key = artifact().key;
+  const std::string inside = dir.path() + "/inside";
+  std::vector<pid_t> pids;
+  for (int i = 0; i < 6; ++i) {
+    pids.push_back(child([&] {
+      for (int round = 0; round < 20; ++round) {
+        const Store::CompileLock lock = store.lock(key, 60000);
+        if (!lock.held()) return 1;
+        const int fd = ::open(inside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0) return 2;  // another one is inside
+        ::usleep(200);
+        if (::close(fd) != 0 || ::unlink(inside.c_str()) != 0) return 3;
+      }
+      return 0;
+    }));
+  }
+  for (const pid_t pid : pids) CHECK(wait_for(pid) == 0);
+  CHECK(count_files(runtime.path()) == 0);
 }
 
 TEST_CASE("what a killed publish left is removed when it is old") {
