@@ -24,7 +24,10 @@ namespace hstu::jit {
 namespace {
 
 constexpr std::string_view kPrefix = "hstu-jit-worker-";
-constexpr time_t kOld = 24 * 3600;  // seconds; where folders cannot be locked, age has to do
+// Of a process that cannot lock. Another that can would take the lock for proof that nobody is
+// there: such folders have a name of their own, and age has to do.
+constexpr std::string_view kUnlockedPrefix = "hstu-jit-unlocked-";
+constexpr time_t kOld = 24 * 3600;  // seconds
 
 enum class Locked { yes, no, impossible };
 
@@ -61,7 +64,8 @@ int sweep_scratch(const std::string& base) {
   while (names.size() < 4096) {
     const dirent* entry = ::readdir(dir);
     if (entry == nullptr) break;
-    if (std::string_view(entry->d_name).substr(0, kPrefix.size()) == kPrefix) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(kPrefix) || name.starts_with(kUnlockedPrefix)) {
       names.emplace_back(entry->d_name);
     }
   }
@@ -73,8 +77,9 @@ int sweep_scratch(const std::string& base) {
     if (fd < 0) continue;
     struct stat info {};
     const bool ours = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid();
-    const bool left = locked == Locked::yes ||
-                      (locked == Locked::impossible && info.st_mtime + kOld < ::time(nullptr));
+    const bool by_age =
+        locked == Locked::impossible || std::string_view(name).starts_with(kUnlockedPrefix);
+    const bool left = locked != Locked::no && (!by_age || info.st_mtime + kOld < ::time(nullptr));
     // Its maker, should it only now come to locking it, sees that it is gone and takes another.
     if (ours && left && still_there(path, fd)) {
       remove_folder(path);
@@ -102,13 +107,18 @@ Result<Scratch> Scratch::create() {
         break;
       }
       const auto [fd, locked] = lock_folder(path);
-      if (fd >= 0 && locked != Locked::no && still_there(path, fd)) {
-        if (locked == Locked::yes) return Scratch(std::move(path), fd);
-        ::close(fd);
-        return Scratch(std::move(path), -1);
+      if (fd >= 0 && locked == Locked::yes && still_there(path, fd)) {
+        return Scratch(std::move(path), fd);
+      }
+      if (fd >= 0) ::close(fd);
+      if (fd >= 0 && locked == Locked::impossible) {
+        ::rmdir(path.c_str());
+        path = fmt::format("{}/{}XXXXXX", base, kUnlockedPrefix);
+        if (::mkdtemp(path.data()) != nullptr) return Scratch(std::move(path), -1);
+        code = errno;
+        break;
       }
       code = EAGAIN;  // a sweeper was quicker
-      if (fd >= 0) ::close(fd);
     }
   }
   return Error{ErrorKind::kFailed,

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many processes start at once on an empty cache.
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <map>
 
 #include "base/digest.hpp"
+#include "forbid_locks.hpp"
 #include "support.hpp"
 
 using namespace hstu::jit;
@@ -20,25 +15,11 @@ using namespace hstu::jit::test;
 
 namespace {
 
-// From now on flock fails in this process and in those it starts, as on a file system without
-// locks. False where that cannot be arranged.
-bool forbid_locks() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{sizeof program / sizeof *program, program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
 constexpr int kCannotForbid = 77;
 
 // What one process does: all keys, in an order of its own. Its objects' digests go to a file.
 int ask_for_all(const std::string& dir, const std::string& report, int self, int keys, bool locks) {
-  if (!locks && !forbid_locks()) return kCannotForbid;
+  if (!locks && !hstu::test::forbid_locks()) return kCannotForbid;
   Result<std::unique_ptr<Engine>> engine = Engine::create(options_in(dir));
   if (!engine) return 1;
   std::map<int, std::string> digests;
