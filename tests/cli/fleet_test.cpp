@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/subprocess.hpp"
 #include "catch.hpp"
@@ -140,4 +141,59 @@ TEST_CASE("the Kubernetes example: an indexed Job, then the merge") {
   call(program, words(container(1)["command"], ""));
   CHECK(*read_file(kernels + "/kernels.hjb") ==
         whole(program, program.folder() + "/manifest/fleet.json"));
+}
+
+// The three commands as they stand, but for a manifest of one small kernel, this host for its GPUs,
+// and the digest that the second printed.
+TEST_CASE("the README's commands for a fleet do what it says") {
+  Program p;
+  const std::string readme = *hstu::jit::read_file(HSTU_README);
+  const size_t section = readme.find("## A cache for a fleet");
+  REQUIRE(section != std::string::npos);
+  const size_t begin = readme.find("```sh\n", section) + 6;
+  std::istringstream lines(readme.substr(begin, readme.find("```", begin) - begin));
+  const std::string manifest =
+      p.file("small.json", std::string(R"({"schema": "hstu-jit/manifest/1", "specs": [{"spec": )") +
+                               kSmallSpec + "}]}");
+  const std::string spec = p.file("spec.json", kSmallSpec);
+  const std::string bundle = p.folder() + "/kernels.hjb";
+  std::string digest, line;
+  std::vector<Outcome> outcomes;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::vector<std::string> arguments;
+    std::string word;
+    bool program = false;
+    while (words >> word) {
+      const size_t file = word.find("kernels.hjb");
+      if (file != std::string::npos) word.replace(file, 11, bundle);
+      if (word == "cache/manifests/ranking.json") word = manifest;
+      if (word == "gfx90a,gfx942") word = "cpu";
+      if (word == "spec.json") word = spec;
+      const size_t pin = word.find("@sha256:...");
+      if (pin != std::string::npos) word.replace(pin, std::string::npos, "@" + digest);
+      const size_t equals = word.find('=');
+      if (word == "hstu-jit")
+        program = true;
+      else if (program)
+        arguments.push_back(word);
+      else
+        p.environment[word.substr(0, equals)] = word.substr(equals + 1);
+    }
+    if (outcomes.size() == 2) {  // the node's own cache is empty
+      fs::create_directory(p.folder() + "/node");
+      arguments.insert(arguments.end(), {"--cache-dir", p.folder() + "/node"});
+    }
+    outcomes.push_back(p.run(arguments));
+    INFO(line << "\n" << outcomes.back().err);
+    CHECK(outcomes.back().code == 0);
+    const size_t at = outcomes.back().out.find("sha256:");
+    if (outcomes.size() == 2) {
+      REQUIRE(at != std::string::npos);
+      digest = outcomes.back().out.substr(at, 7 + 64);
+    }
+  }
+  REQUIRE(outcomes.size() == 3);
+  CHECK_THAT(outcomes[2].out, ContainsSubstring("bundle"));
+  CHECK_THAT(outcomes[2].out, ContainsSubstring("PASS"));
 }
