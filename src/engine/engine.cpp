@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/digest.hpp"
 #include "base/log.hpp"
@@ -122,6 +124,11 @@ struct Engine::State {
     return 2 * options.compile.timeout + std::chrono::seconds(5);
   }
 
+  ForkMutex asked_mutex;
+  std::set<std::string> asked;  // targets whose compiler ask_compiler() looked for
+
+  std::optional<Toolchain> remembered(const Target& target) const;
+  bool was_asked(const Target& target);
   Result<Toolchain> toolchain_of(const Target& target);
   Outcome found(const Plan& plan, cache::CacheLookup lookup, std::string note = {});
   Outcome compile_and_publish(const Plan& plan, const Source& source,
@@ -132,13 +139,23 @@ struct Engine::State {
   Error sealed(const Plan& plan, const std::string& why);
 };
 
+std::optional<Toolchain> Engine::State::remembered(const Target& target) const {
+  std::optional<Toolchain> known = remembered_toolchain(target, state_dir());
+  return known ? known : remembered_toolchain(target, "");
+}
+
+bool Engine::State::was_asked(const Target& target) {
+  const std::lock_guard guard(asked_mutex);
+  return asked.count(target.name) != 0;
+}
+
 // Asking costs a compile: one process of this host asks for all.
 Result<Toolchain> Engine::State::toolchain_of(const Target& target) {
-  if (std::optional<Toolchain> known = remembered_toolchain(target, state_dir())) {
-    return std::move(*known);
-  }
+  if (std::optional<Toolchain> known = remembered(target)) return std::move(*known);
+  // A cache that may only be read is left as it is: this process alone remembers the answer.
+  if (options.cache_mode != cache::Mode::read_write) return find_toolchain(target, "");
   cache::Store::CompileLock lock;
-  if (options.cache_mode == cache::Mode::read_write && !state_dir().empty()) {
+  if (!state_dir().empty()) {
     const std::string name = sha256_hex("compiler of " + target.name + "\n" + state_dir());
     lock = cache->store().lock({name, name}, timeout_ms());
   }
@@ -329,11 +346,11 @@ Result<Peek> Engine::peek(const Problem& problem, const Geometry& geometry, cons
   if (!source) return std::move(source).error();
   const cache::Ingredients parts = ingredients(*source, target, state_->options.compile);
   peek.key.request = cache::request_digest(parts);
-  const std::optional<Toolchain> toolchain = remembered_toolchain(target, state_->state_dir());
+  const std::optional<Toolchain> toolchain = state_->remembered(target);
   if (toolchain) peek.key.toolchain = toolchain_key(*toolchain, target, state_->options.compile);
   // What prepare() would take: with a compiler whose identity is not known now, only what bundles
   // have whatever the compiler.
-  const bool must_ask = !toolchain && has_compiler_candidates(target);
+  const bool must_ask = !toolchain && has_compiler_candidates(target) && !state_->was_asked(target);
   cache::CacheLookup lookup = must_ask ? state_->cache->lookup_bundles(peek.key)
                                        : state_->cache->peek(peek.key, !toolchain);
   if (must_ask && !lookup.hit) {
@@ -350,6 +367,14 @@ Result<Peek> Engine::peek(const Problem& problem, const Geometry& geometry, cons
     peek.key = lookup.artifact.key;
   }
   return peek;
+}
+
+void Engine::ask_compiler(const Target& target) {
+  if (state_->remembered(target)) return;
+  // Whether it is found or not: peek() looks at what this process remembers.
+  (void)find_toolchain(target, "");
+  const std::lock_guard guard(state_->asked_mutex);
+  state_->asked.insert(target.name);
 }
 
 EngineStatistics Engine::statistics() const {
