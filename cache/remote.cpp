@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -349,8 +350,12 @@ void Remote::publish_later(Artifact artifact) {
   for (const auto& [name, text] : artifact.ingredients) bytes += name.size() + text.size();
   const auto kept = std::make_shared<const Artifact>(std::move(artifact));
   const bool queued = state.queue.add(bytes, [&state, kept] {
-    const Status ignored = state.send(*kept);  // counted and, once, warned about
-    static_cast<void>(ignored);
+    try {
+      const Status ignored = state.send(*kept);  // counted and, once, warned about
+      static_cast<void>(ignored);
+    } catch (const std::exception&) {  // no memory: nothing may leave the thread
+      ++state.publish_failures;
+    }
   });
   if (!queued) ++state.publish_failures;
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -74,7 +75,12 @@ std::vector<std::string> resolve_host(const std::string& host,
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = true;
   try {
-    std::thread([question] { ask(question); }).detach();
+    std::thread([question] {
+      try {
+        ask(question);
+      } catch (const std::exception&) {  // no memory: whoever asked finds no answer in time
+      }
+    }).detach();
   } catch (const std::system_error&) {
     started = false;
   }

@@ -35,7 +35,10 @@ class Open {
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
   ~Open() {
-    if (fd_ >= 0) ::close(fd_);  // releases the lock
+    if (fd_ < 0) return;
+    // A child that another thread forks meanwhile has the file too: closing ours would not release.
+    (void)::flock(fd_, LOCK_UN);
+    ::close(fd_);
   }
   int get() const { return fd_; }
 

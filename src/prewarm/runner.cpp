@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
+#include <numeric>
+#include <set>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -180,31 +184,61 @@ std::vector<JobResult> run_jobs(Engine& engine, const std::vector<KernelJob>& jo
   return Run(engine, jobs, options, watcher).run();
 }
 
-std::vector<CheckResult> check_jobs(Engine& engine, const std::vector<KernelJob>& jobs,
-                                    size_t threads) {
-  std::vector<CheckResult> results(jobs.size());
-  Crew crew(jobs.size());
+namespace {
+
+void look(Engine& engine, const KernelJob& job, CheckResult& result) {
+  try {
+    Result<Geometry> geometry = make_geometry(job.problem);
+    Result<Peek> peek =
+        geometry ? engine.peek(job.problem, *geometry, job.target) : Result<Peek>(geometry.error());
+    if (peek)
+      result.peek = std::move(*peek);
+    else
+      result.error = std::move(peek).error();
+  } catch (const std::exception& e) {  // no memory: nothing may leave a thread
+    result.error = Error{ErrorKind::kFailed, std::string("cannot look: ") + e.what(), "", ""};
+  }
+}
+
+// Looks for the jobs of these numbers.
+void look_for(Engine& engine, const std::vector<KernelJob>& jobs,
+              const std::vector<size_t>& numbers, size_t threads,
+              std::vector<CheckResult>& results) {
+  Crew crew(numbers.size());
   const auto work = [&] {
-    while (const std::optional<size_t> number = crew.next()) {
-      CheckResult& result = results[*number];
-      const KernelJob& job = jobs[*number];
-      Result<Geometry> geometry = make_geometry(job.problem);
-      Result<Peek> peek = geometry ? engine.peek(job.problem, *geometry, job.target)
-                                   : Result<Peek>(geometry.error());
-      if (peek)
-        result.peek = std::move(*peek);
-      else
-        result.error = std::move(peek).error();
+    while (const std::optional<size_t> at = crew.next()) {
+      look(engine, jobs[numbers[*at]], results[numbers[*at]]);
     }
   };
   std::vector<std::thread> helpers;
   try {
-    for (size_t i = 1; i < std::min(threads, jobs.size()); ++i) helpers.emplace_back(work);
+    for (size_t i = 1; i < std::min(threads, numbers.size()); ++i) helpers.emplace_back(work);
   } catch (const std::system_error&) {
     // Fewer threads do it too.
   }
   work();
   for (std::thread& thread : helpers) thread.join();
+}
+
+}  // namespace
+
+std::vector<CheckResult> check_jobs(Engine& engine, const std::vector<KernelJob>& jobs,
+                                    size_t threads) {
+  std::vector<CheckResult> results(jobs.size());
+  std::vector<size_t> numbers(jobs.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  look_for(engine, jobs, numbers, threads, results);
+  // Once more where it matters which compiler is here and nobody knew: a node that was filled from
+  // elsewhere has never compiled.
+  std::vector<size_t> unknown;
+  std::set<std::string> asked;
+  for (const size_t number : numbers) {
+    const CheckResult& result = results[number];
+    if (result.error || result.peek.hit || !result.peek.key.toolchain.empty()) continue;
+    if (asked.insert(jobs[number].target.name).second) engine.ask_compiler(jobs[number].target);
+    unknown.push_back(number);
+  }
+  look_for(engine, jobs, unknown, threads, results);
   return results;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <new>
 #include <random>
 
 #include "cache/remote_circuit.hpp"
@@ -26,6 +27,7 @@ struct Fake {
   std::atomic<int> gets{0}, puts{0};
   std::atomic<Kind> fail{Kind::done};
   std::atomic<int> delay_ms{0};
+  std::atomic<bool> no_memory{false};
 
   class Client final : public Transport {
    public:
@@ -39,6 +41,7 @@ struct Fake {
     }
     Answer put(const Request& request, std::string_view bytes) override {
       ++fake_.puts;
+      if (fake_.no_memory) throw std::bad_alloc();
       std::this_thread::sleep_for(std::chrono::milliseconds(fake_.delay_ms));
       if (fake_.fail != Kind::done) return give(fake_.fail);
       const std::lock_guard lock(fake_.mutex);
@@ -279,6 +282,19 @@ TEST_CASE("publishing in the background") {
   remote->publish_later(artifact("again"));
   CHECK(remote->flush(5000));
   CHECK(remote->statistics().publishes == 11);
+}
+
+TEST_CASE("a job in the background that finds no memory ends itself alone") {
+  Fake fake;
+  fake.no_memory = true;
+  const auto remote = fake.open(fresh_options());
+  remote->publish_later(artifact("lost"));
+  CHECK(remote->flush(5000));
+  CHECK(remote->statistics().publish_failures == 1);
+  fake.no_memory = false;
+  remote->publish_later(artifact("sent"));
+  CHECK(remote->flush(5000));
+  CHECK(remote->statistics().publishes == 1);
 }
 
 TEST_CASE("the background queue is bounded in number and in time") {
