@@ -115,7 +115,7 @@ TEST_CASE("cache info shows ingredients and metadata, and nothing that steers a 
 }
 
 TEST_CASE("cache verify finds damage, puts it away and exits with 1") {
-  const Cache c;
+  Cache c;
   Outcome o = c.cache({"verify"});
   INFO(o.out << o.err);
   CHECK(o.code == 0);
@@ -138,6 +138,13 @@ TEST_CASE("cache verify finds damage, puts it away and exits with 1") {
   CHECK(c.cache({"verify"}).code == 0);
 
   fs::resize_file(c.plain, 10);
+  for (const char* mode : {"ro", "sealed"}) {  // found, and left as it is
+    c.environment["HSTU_JIT_CACHE_MODE"] = mode;
+    const json left = c.cache_json({"verify", "--remove"}, 1);
+    CHECK(left["problems"][0]["put_away"] == false);
+    CHECK(fs::exists(c.plain));
+  }
+  c.environment["HSTU_JIT_CACHE_MODE"] = "";
   CHECK(c.cache({"verify", "--remove"}).code == 1);
   CHECK_FALSE(fs::exists(c.plain));
   CHECK_FALSE(fs::exists(c.cache_dir() + "/v1/quarantine/" + kPlain));

@@ -187,8 +187,12 @@ int verify_command(const Common& common, bool remove) {
   // Where nothing may be written, damage is still found.
   Result<Store> store = open_store(common, false);
   if (!store) return fail(common, "verify", store.error());
-  Result<Store> writable = open_store(common, true);
-  const bool writes = writable.ok() && writable->root() == store->root();
+  const Result<cache::Mode> mode = cache::parse_mode(get_env("HSTU_JIT_CACHE_MODE").value_or("rw"));
+  bool writes = mode.ok() && *mode != cache::Mode::read_only && *mode != cache::Mode::sealed;
+  if (writes) {
+    const Result<Store> writable = open_store(common, true);
+    writes = writable.ok() && writable->root() == store->root();
+  }
   const cache::Damage damage = !writes  ? cache::Damage::leave
                                : remove ? cache::Damage::remove
                                         : cache::Damage::quarantine;
@@ -354,8 +358,8 @@ void add_cache(CLI::App& app, Common& common, Action& action) {
   CLI::App* verify = c->add_subcommand("verify", "Check every byte of every entry");
   verify->add_flag("--remove", options->remove, "Remove what is damaged instead of keeping it");
   verify->footer(
-      "Example: hstu-jit cache verify\nDamaged entries are moved to the quarantine folder; exit "
-      "code 1 when there were any.");
+      "Example: hstu-jit cache verify\nDamaged entries are moved to the quarantine folder, unless "
+      "HSTU_JIT_CACHE_MODE is ro or sealed; exit code 1 when there were any.");
   verify->callback([&common, &action, options] {
     action = [&common, options] { return verify_command(common, options->remove); };
   });
@@ -367,7 +371,7 @@ void add_cache(CLI::App& app, Common& common, Action& action) {
     action = [&common, options] { return gc_command(common, options->max_size); };
   });
 
-  CLI::App* clear = c->add_subcommand("clear", "Remove all entries; nothing else");
+  CLI::App* clear = c->add_subcommand("clear", "Remove all entries and what is in quarantine");
   clear->add_flag("--yes", options->yes, "Do it; without, say what would go");
   clear->footer("Example: hstu-jit cache clear --yes");
   clear->callback([&common, &action, options] {
