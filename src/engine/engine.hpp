@@ -101,8 +101,12 @@ class Engine {
                            PlanDetail detail = PlanDetail::full);
 
   // Asks all layers, and compiles, starts, writes and counts nothing: where the compiler's identity
-  // is not remembered, only bundles can answer. Errors: kUnsupported.
+  // is not remembered and was not asked for, only bundles can answer. Errors: kUnsupported.
   Result<Peek> peek(const Problem& problem, const Geometry& geometry, const Target& target);
+
+  // Finds out which compiler serves the target, for peek(): starts it where that is not remembered,
+  // and writes nothing.
+  void ask_compiler(const Target& target);
 
   // The key of a source on a target: content only. Ingredients are stored in clear.
   static cache::Ingredients ingredients(const Source& source, const Target& target,

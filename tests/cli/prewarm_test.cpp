@@ -214,9 +214,33 @@ TEST_CASE("prewarm --check writes nothing and tells each missing kernel with its
     CHECK_FALSE(m["explanation"].get<std::string>().empty());
     CHECK(m["specs"].size() == 1);
   }
-  // Not even a compiler was asked: nothing remembers one, no entry is there.
+  // Nothing remembers a compiler, no entry is there.
   for (const auto& e : fs::recursive_directory_iterator(program.folder()))
     if (e.is_regular_file()) CHECK(e.path() == manifest);
+}
+
+// A node is filled by a bundle or a remote and has never compiled: which compiler it has is then
+// not remembered, and the probe has to find out.
+TEST_CASE("prewarm --check on a node that was filled from elsewhere and has a compiler") {
+  Program program;
+  if (!can_compile(program, "readiness of a filled node")) return;
+  const std::string manifest = program.file("m.json", kTwo);
+  const std::string out = program.folder() + "/k.hjb";
+  REQUIRE(program.run({"prewarm", manifest, "--targets", "gfx90a", "--out", out}).code == 0);
+  Program node;
+  const std::vector<std::string> check{"prewarm", manifest, "--targets", "gfx90a", "--check"};
+  CHECK(node.run(check).code == 8);
+  REQUIRE(node.run({"bundle", "install", out}).code == 0);
+  const Outcome ready = node.run(check);
+  INFO(ready.err);
+  CHECK(ready.code == 0);
+  // With another compiler, or none that works, the answers are those of a run there.
+  node.environment["HSTU_JIT_HIPRTC"] = "/nonexistent/libamdhip64.so";
+  node.environment["HSTU_JIT_CLANG"] = "/nonexistent/clang++";
+  const Outcome without = node.run(check);
+  const Outcome made = node.run({"prewarm", manifest, "--targets", "gfx90a"});
+  INFO(without.err << made.err);
+  CHECK((without.code == 0) == (made.code == 0));
 }
 
 TEST_CASE("prewarm: one entry that cannot be compiled does not take the others along") {
