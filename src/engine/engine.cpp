@@ -127,7 +127,7 @@ struct Engine::State {
   ForkMutex asked_mutex;
   std::set<std::string> asked;  // targets whose compiler ask_compiler() looked for
 
-  std::optional<Toolchain> remembered(const Target& target) const;
+  std::optional<Toolchain> remembered(const Target& target);
   bool was_asked(const Target& target);
   Result<Toolchain> toolchain_of(const Target& target);
   Outcome found(const Plan& plan, cache::CacheLookup lookup, std::string note = {});
@@ -139,9 +139,11 @@ struct Engine::State {
   Error sealed(const Plan& plan, const std::string& why);
 };
 
-std::optional<Toolchain> Engine::State::remembered(const Target& target) const {
+std::optional<Toolchain> Engine::State::remembered(const Target& target) {
   std::optional<Toolchain> known = remembered_toolchain(target, state_dir());
-  return known ? known : remembered_toolchain(target, "");
+  // A program that writes its cache leaves there what it found out, for the next.
+  const bool writes = options.cache_mode == cache::Mode::read_write && !was_asked(target);
+  return known || writes ? known : remembered_toolchain(target, "");
 }
 
 bool Engine::State::was_asked(const Target& target) {
