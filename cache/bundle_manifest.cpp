@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "cache/bundle_tar.hpp"
+#include "cache/entry.hpp"
 
 namespace hstu::cache {
 namespace {
@@ -248,25 +249,6 @@ class ManifestReader {
   unsigned seen_ = 0;
 };
 
-bool too_deep(std::string_view text) {
-  size_t depth = 0;
-  bool in_text = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_text) {
-      if (c == '\\') ++i;
-      if (c == '"') in_text = false;
-    } else if (c == '"') {
-      in_text = true;
-    } else if ((c == '{' || c == '[') && ++depth > kMaxDepth - 2) {
-      return true;
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
-    }
-  }
-  return false;
-}
-
 auto order(const BundleFailure& failure) {
   return std::tie(failure.spec, failure.target, failure.reason);
 }
@@ -296,7 +278,8 @@ Result<std::string> manifest_text(const BundleNotes& notes,
   try {
     std::vector<std::string> requested, failed, described;
     for (const std::string& text : notes.requested) {
-      if (too_deep(text)) return refuse("a requested spec is nested too deeply");
+      if (nested_deeper(text, kMaxDepth - 2))
+        return refuse("a requested spec is nested too deeply");
       const json value = json::parse(text, nullptr, false);
       if (value.is_discarded()) {
         return refuse(fmt::format("a requested spec is not JSON: {}", printable(text)));

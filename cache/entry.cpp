@@ -11,6 +11,8 @@
 namespace hstu::cache {
 namespace {
 
+constexpr size_t kMaxDepth = 64;  // of a header
+
 using hstu::jit::Error;
 using hstu::jit::ErrorKind;
 using nlohmann::json;
@@ -110,6 +112,25 @@ hstu::jit::Result<std::string> encode_entry(const Artifact& artifact) {
   return start + content_digest(start, rest) + rest;
 }
 
+bool nested_deeper(std::string_view json, size_t levels) {
+  size_t depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      if (c == '"') in_text = false;
+    } else if (c == '"') {
+      in_text = true;
+    } else if ((c == '{' || c == '[') && ++depth > levels) {
+      return true;
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
 DecodedEntry decode_entry(std::string_view bytes) {
   if (bytes.empty()) return corrupt("the file is empty");
   if (bytes.size() < kEntryPrefix) return corrupt("the file is shorter than an entry can be");
@@ -136,6 +157,9 @@ DecodedEntry decode_entry(std::string_view bytes) {
     return corrupt("its digest does not match its content");
   }
 
+  if (nested_deeper(rest.substr(0, header_size), kMaxDepth)) {
+    return corrupt("its header is nested too deeply");
+  }
   const json header = json::parse(rest.substr(0, header_size), nullptr, false);
   if (!header.is_object()) return corrupt("its header is not a JSON object");
   const std::string* request = text_member(header, "request");
@@ -164,6 +188,7 @@ bool peek_header(std::string_view bytes, Ingredients* ingredients, std::string* 
   }
   const uint64_t header_size = take(bytes, 16, 8);
   if (header_size > bytes.size() - kEntryPrefix) return false;
+  if (nested_deeper(bytes.substr(kEntryPrefix, header_size), kMaxDepth)) return false;
   const json header = json::parse(bytes.substr(kEntryPrefix, header_size), nullptr, false);
   if (!header.is_object()) return false;
   const std::string* text = text_member(header, "metadata");

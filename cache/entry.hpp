@@ -20,6 +20,10 @@ inline constexpr uint64_t kMaxPayload = uint64_t{1} << 30;
 // 64 lower-case hex digits.
 bool is_digest(std::string_view text);
 
+// Whether lists and objects of a JSON text stand in one another more than `levels` deep: such a
+// text takes far more memory as a tree. The text may be anything.
+bool nested_deeper(std::string_view json, size_t levels);
+
 // Errors: kCache when the artifact breaks a rule of the format (a key that is no digest of the
 // ingredients, text that is not UTF-8, too large).
 hstu::jit::Result<std::string> encode_entry(const Artifact& artifact);

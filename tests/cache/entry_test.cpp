@@ -86,6 +86,13 @@ TEST_CASE("headers that are sealed but wrong are refused") {
     CHECK(decode_entry(sealed(text, "payload")).fault == EntryFault::corrupt);
   }
   CHECK(decode_entry(sealed(std::string(100000, '['), "")).fault == EntryFault::corrupt);
+  // Unknown members are ignored, but not at any depth: the rest of this header is good.
+  const auto with = [&](size_t levels) {
+    return header.substr(0, header.rfind('}')) + ",\"x\":" + std::string(levels, '[') + "\"]\"" +
+           std::string(levels, ']') + "}\n";
+  };
+  CHECK(decode_entry(sealed(with(60), "payload")).fault == EntryFault::none);
+  CHECK_THAT(decode_entry(sealed(with(64), "payload")).problem, ContainsSubstring("too deeply"));
   std::string other = header;  // an ingredient that the key was not made of
   other.replace(other.find("gfx90a"), 6, "gfx942");
   CHECK_THAT(decode_entry(sealed(other, "payload")).problem, ContainsSubstring("ingredients"));
