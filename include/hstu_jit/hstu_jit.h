@@ -57,7 +57,9 @@ typedef enum {
   HSTU_CACHE_READ_WRITE = 0,
   HSTU_CACHE_READ_ONLY = 1,
   HSTU_CACHE_OFF = 2,
-  HSTU_CACHE_SEALED = 3 /* a miss is HSTU_E_CACHE: nothing is ever compiled */
+  HSTU_CACHE_SEALED = 3 /* a miss is HSTU_E_CACHE: no kernel is ever compiled. Where neither a
+                           pinned bundle answers nor the compiler is remembered, it is started once
+                           to learn its identity. */
 } hstu_cache_mode;
 
 /* Zero means the default everywhere. Set `size` to sizeof(hstu_options): a program built with an

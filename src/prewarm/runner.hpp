@@ -60,8 +60,8 @@ struct RunOptions {
 std::vector<JobResult> run_jobs(Engine& engine, const std::vector<KernelJob>& jobs,
                                 const RunOptions& options, RunWatcher& watcher);
 
-// Whether each kernel is there now: asks every layer, makes and writes nothing. Where it matters and
-// is not remembered which compiler this host has, the compiler is asked, once for each target.
+// Whether each kernel is there now: asks every layer, makes and writes nothing. Where it matters
+// and is not remembered which compiler this host has, the compiler is asked, once for each target.
 struct CheckResult {
   Peek peek;
   std::optional<Error> error;  // the question itself failed
