@@ -56,14 +56,18 @@ struct HopperForward {
     w.held = -1;
   }
 
-  HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned tile, int group,
-                                unsigned q_at) {
+  // Drains, then writes.
+  HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned base, unsigned tile,
+                                int group, unsigned q_at) {
     const HopperTile::Place place = L::place_of(tile);
     const long long batch = place.batch, head = place.head;
     const int row = place.first_row + 64 * group;
     const int rows = min_of(64, L::mask_of(tile).seqlen_q - row);  // that exist
     const long long token = L::tokens_of(tile).first_q + row;
     const float attn_scale = place.attn_scale;
+    unsigned short* to =
+        a.o + batch * a.o_strides.batch + token * a.o_strides.seq + head * a.o_strides.head;
+    drain(w, base);
     float factor[2] = {attn_scale, attn_scale};
     if (softmax) {
 #pragma unroll
@@ -79,8 +83,6 @@ struct HopperForward {
         }
       }
     }
-    unsigned short* to =
-        a.o + batch * a.o_strides.batch + token * a.o_strides.seq + head * a.o_strides.head;
     if (S::staged)
       T::store_staged(w.o, !w.fresh, factor,
                       q_at + (group * 64 + hopper::thread_again() % 128 / 32 * 16) * S::row_bytes,
@@ -170,6 +172,10 @@ struct HopperForward {
     }
   }
 
+  // Exponentials may reach 2^8 before the maximum they are relative to is raised: the result is the
+  // same, and after a few keys hardly any step has to scale what was summed up before.
+  static constexpr float kMaxSlack = 8.0f;
+
   // Raises the rows' maxima to those of `keys` new logits; returns what exponentials subtract.
   template <int keys>
   HSTU_DEVICE static void raise(const float* s, State& w, float scale, float (&shift)[2]) {
@@ -181,7 +187,7 @@ struct HopperForward {
     for (int i = 0; i < 2; ++i) {
       top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 1));
       top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
-      grows = grows || top[i] > w.row_max[i];
+      grows = grows || top[i] > w.row_max[i] + kMaxSlack;
     }
     if (hopper::lanes_where(grows) != 0) {
 #pragma unroll
@@ -266,7 +272,7 @@ struct HopperForward {
             w.q_done = early && step + 1 == steps ? base + S::q_empty + 8 * buffer : 0;
             full_step(a, w, base, queries);
           }
-          drain(w, base);
+          if (!S::late) drain(w, base);
           continue;
         }
         w.q_done = early && step + 1 == steps ? base + S::q_empty + 8 * buffer : 0;
@@ -277,15 +283,15 @@ struct HopperForward {
         step += stride;
         w.stage.advance();
       }
-      // Every product with these queries is done.
       const unsigned q_empty = base + S::q_empty + 8 * buffer;
       if (S::splits && stride == 2) {
+        drain(w, base);
         add_other_half(w, base, q_at, group, drawn % 2);
         write_half(a, w, tile, group);
         hopper::proxy_fence();
       } else {
         if (!S::staged && none) release(q_empty);
-        write(a, w, tile, group, q_at);
+        write(a, w, base, tile, group, q_at);
         if (S::staged) hopper::proxy_fence();
       }
       hopper::warp_barrier();  // all lanes have read the description and what they staged
@@ -312,6 +318,8 @@ struct HopperForward {
     hopper::pin<T::o_count>(w.o);
     hopper::product_fence();
     T::template logits<count>(s, queries, hopper::along_k(k));
+    // Where many steps are in memory V has long come: asking now saves time later.
+    if (S::stages > 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     hopper::product_wait<0>();
     hopper::pin<count / 2>(s);
     hopper::pin<T::o_count>(w.o);
@@ -326,17 +334,24 @@ struct HopperForward {
                                float scale, const float (&shift)[2], unsigned v_at,
                                const Hide& hide) {
     const unsigned long long v = hopper::along_n(v_at, S::panel_bytes);
+    // Two slices of exponentials at a time were 1 % faster than one.
+    constexpr int slices = softmax ? 2 : 1;
 #pragma unroll
-    for (int k = 0; k < count / 16; ++k) {
-      hide(s, 8 * k, 8 * k + 8);
-      if (softmax)
-        exponentials(s + 8 * k, p + 4 * k, w, scale, shift);
-      else
-        activate(s + 8 * k, p + 4 * k, scale);
-      hopper::pin<4>(p + 4 * k);
-      if (k == 0) hopper::pin<T::o_count>(w.o);
+    for (int first = 0; first < count / 16; first += slices) {
+#pragma unroll
+      for (int k = first; k < first + slices; ++k) {
+        hide(s, 8 * k, 8 * k + 8);
+        if (softmax)
+          exponentials(s + 8 * k, p + 4 * k, w, scale, shift);
+        else
+          activate(s + 8 * k, p + 4 * k, scale);
+      }
+      hopper::pin<4 * slices>(p + 4 * first);
+      if (first == 0) hopper::pin<T::o_count>(w.o);
       hopper::product_fence();
-      T::accumulate(w.o, p + 4 * k, v + k * 128, k > 0 || !w.fresh);
+#pragma unroll
+      for (int k = first; k < first + slices; ++k)
+        T::accumulate(w.o, p + 4 * k, v + k * 128, k > 0 || !w.fresh);
       hopper::product_commit();
     }
     w.fresh = false;
@@ -356,7 +371,7 @@ struct HopperForward {
     if (softmax) turn<C::tile_n>(a, s);
     float shift[2];
     if (softmax) raise<C::tile_n>(s, w, scale, shift);
-    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    if (S::stages <= 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     feed<C::tile_n>(s, p, w, scale, shift, base + S::v + w.stage.at * S::v_bytes,
                     [](float*, int, int) {});
     if (!S::late) drain(w, base);
@@ -423,6 +438,7 @@ struct HopperForward {
         nvidia::uniform(rows.diagonal_end > from && rows.diagonal_begin < from + C::tile_n);
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
     if (span.low >= span.high) {
+      drain(w, base);  // a V that is held over several such steps would never be loaded again
       release(base + S::k_empty + 8 * w.stage.at);
       release_queries(w);
       hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
@@ -447,6 +463,7 @@ struct HopperForward {
     float s[count / 2];
     unsigned p[count / 4];
     hopper::define<count / 2>(s);
+    hopper::pin<T::o_count>(w.o);
     hopper::product_fence();
     T::template logits<count>(
         s, queries,
@@ -457,6 +474,9 @@ struct HopperForward {
       clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
     hopper::product_wait<0>();
     hopper::pin<count / 2>(s);
+    hopper::pin<T::o_count>(w.o);
+    if (w.held >= 0) release(base + S::v_empty + 8 * w.held);
+    w.held = -1;
     release(base + S::k_empty + 8 * w.stage.at);
     release_queries(w);
     const float scale = step_scale(a);
@@ -470,7 +490,7 @@ struct HopperForward {
     feed<count>(s, p, w, scale, shift, base + v_at, [&](float* x, int begin, int end) {
       if (!softmax && !own) seen.template hide<false>(x, begin, end, first);
     });
-    drain(w, base);
+    if (!S::late) drain(w, base);
   }
 
   // The same with the exact SiLU, in parts.
@@ -481,6 +501,7 @@ struct HopperForward {
     const unsigned base = nvidia::shared_address(shared);
     const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
     const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
+    drain(w, base);  // none of the parts may have a product to do it
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
 #pragma unroll 1
@@ -536,9 +557,10 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
       hopper::barrier_init(base + S::q_full + 8 * i, 1);
       hopper::barrier_init(base + S::q_empty + 8 * i, 4);
     }
+    hopper::barrier_init(base + S::tile_taken, 1);
     for (int i = 0; i < S::tile_slots; ++i) {
       hopper::barrier_init(base + S::tile_full + 8 * i, 32);
-      hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + 1);
+      hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + 2);
     }
     for (int i = 0; i < S::stages; ++i) {
       hopper::barrier_init(base + S::k_full + 8 * i, 1);
@@ -559,7 +581,8 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
       HopperLoad<C>::schedule(arguments, shared);
     } else {
       HopperLoad<C>::meet();
-      if (warp == 1 && nvidia::thread() % 32 == 0) HopperLoad<C>::load(arguments, shared);
+      if (nvidia::thread() == 32) HopperLoad<C>::load(arguments, shared);
+      if (nvidia::thread() == 64) HopperLoad<C>::load_queries(arguments, shared);
     }
   } else {
     HopperLoad<C>::meet();

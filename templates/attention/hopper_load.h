@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The warpgroup of the Hopper kernel that computes nothing: one warp names and describes query
-// tiles and loads their queries, one lane loads keys and values. And how all read the descriptions.
+// tiles, a lane of the next loads keys and values, one of a third queries, each as far ahead as its
+// buffers reach. And how all read the descriptions.
 #pragma once
 
 #include "attention/arguments.h"
@@ -81,7 +82,7 @@ struct HopperLoad {
       nvidia::barrier();
   }
 
-  // ---- the scheduling warp: names and describes tiles, loads their queries ----
+  // ---- the scheduling warp: names and describes tiles ----
   HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared) {
     const ForwardArguments& a = arguments.forward;
     const unsigned base = nvidia::shared_address(shared);
@@ -89,8 +90,8 @@ struct HopperLoad {
     HopperSchedule<C> schedule(a);
     TileName name = schedule.find(a, static_cast<unsigned>(nvidia::block() / workgroups_of_tile()));
     meet();
-    for (unsigned drawn = 0;; ++drawn) {  // both rings come from one number: registers are few
-      const unsigned slot = drawn % S::tile_slots, buffer = drawn % S::q_buffers;
+    for (unsigned drawn = 0;; ++drawn) {
+      const unsigned slot = drawn % S::tile_slots;
       HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot * S::tile_bytes);
       hopper::wait(base + S::tile_empty + 8 * slot, drawn / S::tile_slots % 2 ^ 1);
       if (name.tile >= 0)
@@ -100,35 +101,20 @@ struct HopperLoad {
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
       hopper::arrive(base + S::tile_full + 8 * slot);
       if (name.tile < 0) break;
-      // Read back rather than kept: registers are few.
+      // Queries come late where there is one buffer: they wait in L2.
       hopper::warp_barrier();
-      const HopperTile::Place place = place_of(tile_at(base, slot));
-      const int first_row = tokens_of(tile_at(base, slot)).first_q + place.first_row;
-      // With one buffer queries come late: they wait in L2.
       if (S::early && lane == 0 && drawn > 0) {
+        const HopperTile::Place place = place_of(tile_at(base, slot));
+        const int first_row = tokens_of(tile_at(base, slot)).first_q + place.first_row;
 #pragma unroll 1
         for (int part = 0; part < S::warpgroups * S::qk_panels; ++part)
           hopper::prefetch_box(&arguments.q, part % S::qk_panels * 64,
                                first_row + part / S::qk_panels * 64, place.head,
                                C::jagged ? 0 : place.batch);
       }
+      // Drawn no earlier than its keys could be loaded: who has a long tile leaves others the rest.
+      hopper::wait(base + S::tile_taken, drawn % 2);
       unsigned next = 0;
-      // The rows of each warpgroup as soon as it needs no older queries.
-      if (lane == 0) {
-#pragma unroll 1
-        for (int group = 0; group < S::warpgroups; ++group) {
-          const unsigned barrier = 8 * (buffer * S::warpgroups + group);
-          hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
-          hopper::arrive_expect(base + S::q_full + barrier, S::q_bytes / S::warpgroups);
-          const unsigned long long pass = hopper::pass_through_l2();
-#pragma unroll
-          for (int panel = 0; panel < S::qk_panels; ++panel)
-            hopper::copy_box(base + S::q + buffer * S::q_bytes + panel * S::q_panel_bytes +
-                                 group * 64 * S::row_bytes,
-                             &arguments.q, panel * 64, first_row + group * 64, place.head,
-                             C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
-        }
-      }
       if (lane == 0 && workgroups_of_tile() == 1) next = hopper::add_to(arguments.counters, 1);
       const unsigned parts = workgroups_of_tile();
       unsigned number;
@@ -152,7 +138,35 @@ struct HopperLoad {
     }
   }
 
-  // ---- the loading lane: keys and values ----
+  // ---- one loading lane: queries ----
+  HSTU_DEVICE static void load_queries(const HopperArguments& arguments, char* shared) {
+    const unsigned base = nvidia::shared_address(shared);
+    const unsigned long long pass = hopper::pass_through_l2();
+    for (unsigned drawn = 0;; ++drawn) {
+      const unsigned slot = drawn % S::tile_slots, buffer = drawn % S::q_buffers;
+      hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
+      const unsigned tile = tile_at(base, slot);
+      if (steps_of(tile).count < 0) break;
+      const HopperTile::Place place = place_of(tile);
+      const int first_row = tokens_of(tile).first_q + place.first_row;
+      hopper::arrive(base + S::tile_empty + 8 * slot);
+      // The rows of each warpgroup as soon as it needs no older queries.
+#pragma unroll 1
+      for (int group = 0; group < S::warpgroups; ++group) {
+        const unsigned barrier = 8 * (buffer * S::warpgroups + group);
+        hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
+        hopper::arrive_expect(base + S::q_full + barrier, S::q_bytes / S::warpgroups);
+#pragma unroll
+        for (int panel = 0; panel < S::qk_panels; ++panel)
+          hopper::copy_box(base + S::q + buffer * S::q_bytes + panel * S::q_panel_bytes +
+                               group * 64 * S::row_bytes,
+                           &arguments.q, panel * 64, first_row + group * 64, place.head,
+                           C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
+      }
+    }
+  }
+
+  // ---- another: keys and values ----
   HSTU_DEVICE static void load(const HopperArguments& arguments, char* shared) {
     const unsigned base = nvidia::shared_address(shared);
     const unsigned long long keep = hopper::keep_in_l2();
@@ -166,6 +180,7 @@ struct HopperLoad {
       const HopperTile::Place place = place_of(tile);
       const int first_kv = tokens_of(tile).first_kv;
       hopper::arrive(base + S::tile_empty + 8 * slot.at);
+      hopper::arrive(base + S::tile_taken);
       const int parts = workgroups_of_tile();
       for (int step = part_of_tile(); step < steps.count; step += parts, stage.advance())
         load_step(arguments, base, stage, first_kv + first_key<C>(steps, step), place.head,

@@ -16,8 +16,8 @@ namespace hstu {
 struct HopperTile {
   struct alignas(16) Steps {
     int count;                       // -1: no tile is left
-    int diagonal_count;              // the first of them hold target rows' own keys
-    int diagonal_begin, main_begin;  // first key of either part; steps run from its end downwards
+    int diagonal_count;              // the last of them hold target rows' own keys
+    int diagonal_begin, main_begin;  // first key of either part; steps run upwards from it
   } steps;
   struct alignas(16) Place {
     int batch, head;
@@ -43,8 +43,8 @@ struct HopperTile {
 // The first key of a step.
 template <class C>
 HSTU_DEVICE int first_key(const HopperTile::Steps& t, int step) {
-  return step < t.diagonal_count ? t.diagonal_begin + (t.diagonal_count - 1 - step) * C::tile_n
-                                 : t.main_begin + (t.count - 1 - step) * C::tile_n;
+  const int own = step - (t.count - t.diagonal_count);
+  return own >= 0 ? t.diagonal_begin + own * C::tile_n : t.main_begin + step * C::tile_n;
 }
 
 // All 32 lanes call; lane g works out the keys of warpgroup g's rows, lane 3 those of the tile.
@@ -75,11 +75,10 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
     }
   }
   const int count = main_count + diagonal_count;
-  // Step count - 1 - x covers keys main_begin + x * tile_n and on.
-  const int from = max_of(keys.full_begin - main_begin, 0);
-  const int to = max_of(min_of(keys.full_end - main_begin, main_count * C::tile_n), 0);
-  const int full_first = count - to / C::tile_n;
-  const int full_end = max_of(count - ceil_div(from, C::tile_n), full_first);
+  const int full_first = ceil_div(max_of(keys.full_begin - main_begin, 0), C::tile_n);
+  const int full_end =
+      max_of(max_of(min_of(keys.full_end - main_begin, main_count * C::tile_n), 0) / C::tile_n,
+             full_first);
   if (lane < C::waves / 4 - 1)
     t.rows[lane] = {full_first,
                     full_end,

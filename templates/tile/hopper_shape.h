@@ -7,7 +7,7 @@
 
 namespace hstu {
 
-constexpr int kHopperTileSlots = 2;    // described tiles: the one under way and the next
+constexpr int kHopperTileSlots = 4;    // described tiles: the one under way and the next ones
 constexpr int kHopperTileBytes = 192;  // of a description
 
 // Bytes to give at launch: q_buffers query tiles of tile_m rows and `stages` steps of tile_n keys
@@ -18,7 +18,7 @@ HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int h
   const int qk_panels = ceil_div(head_dim_qk, 64), v_panels = ceil_div(head_dim_v, 64);
   return q_buffers * tile_m * 128 * qk_panels + stages * tile_n * 128 * (qk_panels + v_panels) +
          kHopperTileSlots * kHopperTileBytes +
-         8 * (2 * q_buffers * (tile_m / 64) + 4 * stages + 2 * kHopperTileSlots +
+         8 * (2 * q_buffers * (tile_m / 64) + 4 * stages + 2 * kHopperTileSlots + 1 +
               2 * (tile_m / 64)) +
          1024;
 }

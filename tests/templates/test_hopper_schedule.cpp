@@ -133,6 +133,7 @@ void check(std::mt19937& random, int rounds) {
     a.seq_offsets_kv = C::jagged ? b.offsets_kv.data() : nullptr;
     a.num_targets = C::targets ? b.targets.data() : nullptr;
     const unsigned step = 1 + random() % 3;
+    hopper::launched = round % 2 == 0 ? 132 : 1 + static_cast<int>(random() % 3);
     std::set<std::tuple<int, int, int>> named;
     size_t drawn = 0;
     std::string wrong;
@@ -155,9 +156,10 @@ void check(std::mt19937& random, int rounds) {
       for (int h = 0; h < a.heads; ++h)
         for (int t = 0; t * C::tile_m < b.offsets_q[i + 1] - b.offsets_q[i]; ++t)
           want.insert({i, h, t});
-    INFO(fmt::format("round {} batch {} heads {} longest {} window {} context {} wide {}", round,
-                     a.batch, a.heads, a.seqlen_q, a.uniform.local_len, a.uniform.context_len,
-                     a.uniform.minfull_len));
+    INFO(fmt::format(
+        "workgroups {} round {} batch {} heads {} longest {} window {} context {} wide {}",
+        hopper::launched, round, a.batch, a.heads, a.seqlen_q, a.uniform.local_len,
+        a.uniform.context_len, a.uniform.minfull_len));
     CHECK(wrong == "");
     CHECK(drawn == want.size());
     CHECK(named == want);
