@@ -11,9 +11,10 @@
 #include "attention/arguments.h"
 #include "attention/config.h"
 #include "attention/hopper_load.h"
+#include "attention/hopper_pair.h"
+#include "attention/hopper_seen.h"
 #include "attention/hopper_tile.h"
 #include "base/types.h"
-#include "mask/mask.h"
 #include "tile/hopper.h"
 
 namespace hstu {
@@ -27,8 +28,6 @@ struct HopperForward {
   using Ring = HopperRing<size>;
   static constexpr bool softmax = C::activation == Activation::softmax;
   static constexpr float log2e = 1.4426950408889634f;
-  static constexpr MaskFeatures features{C::causal,  C::cross,   C::local,
-                                         C::context, C::minfull, C::targets};
 
   struct State {
     float o[T::o_count];
@@ -90,58 +89,6 @@ struct HopperForward {
     else
       T::template store<S::v_width>(w.o, !w.fresh, factor, to, C::head_dim_v, a.o_strides.seq,
                                     rows);
-  }
-
-  // Two workgroups share the tile: sends the other its half of the columns' sums and adds what it
-  // sends of this one's, which then stands first in w.o.
-  HSTU_DEVICE static void add_other_half(State& w, unsigned base, unsigned q_at, int group,
-                                         unsigned parity) {
-    constexpr int half = T::o_count / 2;
-    const int part = L::part_of_tile();
-    const unsigned full = base + S::sum_full + 8 * group, empty = base + S::sum_empty + 8 * group;
-    // The queries of this warpgroup are no longer needed: their memory takes the other's sums.
-    if (T::lane() == 0) hopper::arrive_at_rank(hopper::at_rank(empty, part ^ 1));
-    if (hopper::thread_again() % 128 == 0) hopper::arrive_expect(full, 128 * half * 4);
-    hopper::wait_of_cluster(empty, parity);
-    const unsigned mine = q_at + group * 64 * S::row_bytes + hopper::thread_again() % 128 * 16;
-    const unsigned theirs = hopper::at_rank(mine, part ^ 1);
-    const unsigned their_full = hopper::at_rank(full, part ^ 1);
-#pragma unroll
-    for (int i = 0; i < half / 4; ++i) {
-      float x[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float low = w.o[4 * i + e], high = w.o[half + 4 * i + e];
-        x[e] = w.fresh ? 0.0f : part == 0 ? high : low;
-        w.o[4 * i + e] = w.fresh ? 0.0f : part == 0 ? low : high;
-      }
-      hopper::send(theirs + i / 4 * S::q_panel_bytes + i % 4 * 2048, x[0], x[1], x[2], x[3],
-                   their_full);
-    }
-    hopper::wait_of_cluster(full, parity);
-#pragma unroll
-    for (int i = 0; i < half / 4; ++i) {
-      const nvidia::Quad x = nvidia::load_shared(mine + i / 4 * S::q_panel_bytes + i % 4 * 2048);
-      w.o[4 * i] += __uint_as_float(x.x);
-      w.o[4 * i + 1] += __uint_as_float(x.y);
-      w.o[4 * i + 2] += __uint_as_float(x.z);
-      w.o[4 * i + 3] += __uint_as_float(x.w);
-    }
-  }
-
-  HSTU_DEVICE static void write_half(const ForwardArguments& a, State& w, unsigned tile,
-                                     int group) {
-    constexpr int width = S::splits ? S::v_width / 2 : 32;
-    const HopperTile::Place place = L::place_of(tile);
-    const int row = place.first_row + 64 * group;
-    const int rows = min_of(64, L::mask_of(tile).seqlen_q - row);
-    const int column = L::part_of_tile() * width;
-    const float factor[2] = {place.attn_scale, place.attn_scale};
-    unsigned short* to =
-        a.o + place.batch * a.o_strides.batch +
-        static_cast<long long>(L::tokens_of(tile).first_q + row) * a.o_strides.seq +
-        place.head * a.o_strides.head + column;
-    T::template store<width>(w.o, true, factor, to, C::head_dim_v - column, a.o_strides.seq, rows);
   }
 
   // silu(alpha x). Exact takes scale = alpha log2(e); the approximate one, off by 1e-5 at most,
@@ -224,21 +171,6 @@ struct HopperForward {
 
   HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 
-  // V rows past the sequence's end belong to its neighbour: their P is zero, but 0 * infinity is
-  // not.
-  HSTU_DEVICE static void clear_rows(char* v, int first, int end) {
-    const int rows = end - first;
-    const int chunks = rows * 8;  // of 16 bytes in a panel
-    for (int i = nvidia::thread() % 128; i < chunks * S::v_panels; i += 128) {
-      const int panel = i / chunks, rest = i % chunks;
-      nvidia::store_shared(nvidia::shared_address(v) + panel * S::panel_bytes +
-                               (first + rest / 8) * S::row_bytes + rest % 8 * 16,
-                           {0, 0, 0, 0});
-    }
-    hopper::proxy_fence();
-    hopper::warpgroup_barrier(1 + nvidia::thread() / 128);
-  }
-
   HSTU_DEVICE static void compute(const HopperArguments& arguments, char* shared, int group) {
     const ForwardArguments& a = arguments.forward;
     const unsigned base = nvidia::shared_address(shared);
@@ -286,8 +218,8 @@ struct HopperForward {
       const unsigned q_empty = base + S::q_empty + 8 * buffer;
       if (S::splits && stride == 2) {
         drain(w, base);
-        add_other_half(w, base, q_at, group, drawn % 2);
-        write_half(a, w, tile, group);
+        HopperPair<C>::add_other_half(w.o, w.fresh, base, q_at, group, drawn % 2);
+        HopperPair<C>::write_half(a, w.o, tile, group);
         hopper::proxy_fence();
       } else {
         if (!S::staged && none) release(q_empty);
@@ -377,52 +309,6 @@ struct HopperForward {
     if (!S::late) drain(w, base);
   }
 
-  // Keys [low, high) of [first, end) that some of the rows see; low >= high: none.
-  struct Span {
-    int low, high;
-  };
-  HSTU_DEVICE static Span seen_span(const HopperTile::Rows& keys, int first, int end) {
-    Span r{max_of(first, keys.begin), min_of(end, keys.end)};
-    if (r.low >= r.high) r = {end, first};
-    if (C::targets && !C::cross && first < keys.diagonal_end && end > keys.diagonal_begin) {
-      r.low = min_of(r.low, max_of(first, keys.diagonal_begin));
-      r.high = max_of(r.high, min_of(end, keys.diagonal_end));
-    }
-    return {nvidia::uniform(r.low), nvidia::uniform(r.high)};
-  }
-
-  // What a thread's two rows see.
-  struct Seen {
-    RowKeys keys[2];
-    int row[2];
-    HSTU_DEVICE Seen(unsigned tile, int group) {
-      const SequenceMask mask = L::mask_of(tile);
-      const int first_row = L::place_of(tile).first_row + 64 * group;
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        row[i] = first_row + T::row(i);
-        keys[i] = row[i] < mask.seqlen_q ? row_keys(features, mask, row[i]) : RowKeys{0, 0, false};
-      }
-    }
-    // Hides what the rows do not see of the keys of elements [from, to), which start at `first`.
-    // `own`: whether a target row's own key may be among them.
-    template <bool own>
-    HSTU_DEVICE void hide(float* s, int from, int to, int first) const {
-      // Only a window, or contextual rows of cross attention, begin elsewhere than at key 0.
-      constexpr bool from_start = !C::local && !(C::cross && C::context);
-      const int lane_key = first + T::key(0);
-#pragma unroll
-      for (int e = from; e < to; ++e) {
-        const int i = T::slot(e), key = lane_key + (T::key(e) - T::key(0));
-        bool sees = from_start ? key < keys[i].end
-                               : static_cast<unsigned>(key - keys[i].begin) <
-                                     static_cast<unsigned>(keys[i].end - keys[i].begin);
-        if (own) sees = sees || (keys[i].diagonal && key == row[i]);
-        if (!sees) s[e] = softmax ? -infinity() : 0.0f;
-      }
-    }
-  };
-
   // A step of which some row does not see every key.
   HSTU_DEVICE static void partial_step(const ForwardArguments& a, State& w, unsigned tile,
                                        char* shared, int group, int step,
@@ -432,7 +318,7 @@ struct HopperForward {
     const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
     const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
     const HopperTile::Rows rows = L::rows_of(tile, group);
-    const Span span = seen_span(rows, from, min_of(from + C::tile_n, seqlen_kv));
+    const HopperSpan span = seen_span<C>(rows, from, min_of(from + C::tile_n, seqlen_kv));
     const bool own =
         C::targets && !C::cross &&
         nvidia::uniform(rows.diagonal_end > from && rows.diagonal_begin < from + C::tile_n);
@@ -468,10 +354,10 @@ struct HopperForward {
     T::template logits<count>(
         s, queries,
         hopper::along_k(base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes));
-    const Seen seen(tile, group);
+    const HopperSeen<C> seen(tile, group);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     if (C::jagged && first + count > seqlen_kv)
-      clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
+      T::clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
     hopper::product_wait<0>();
     hopper::pin<count / 2>(s);
     hopper::pin<T::o_count>(w.o);
@@ -482,13 +368,24 @@ struct HopperForward {
     const float scale = step_scale(a);
     if (softmax) turn<count>(a, s);
     float shift[2];
+    // Of a whole step half the slices may have nothing to hide: all rows see their keys.
+    HopperTile::Common common{0, 0, {0, 0}};
+    if (count > S::part_keys) common = L::common_of(tile, group);
+    const int clean_begin = nvidia::uniform(common.begin) - first;
+    const int clean_end = nvidia::uniform(common.end) - first;
+    const auto hide = [&](float* x, int begin, int end) {
+      if (count <= S::part_keys || 2 * begin < clean_begin || 2 * end > clean_end)
+        seen.template hide<false>(x, begin, end, first);
+    };
     if (own) seen.template hide<true>(s, 0, count / 2, first);
     if (softmax) {
-      if (!own) seen.template hide<false>(s, 0, count / 2, first);
+#pragma unroll
+      for (int k = 0; k < count / 16; ++k)
+        if (!own) hide(s, 8 * k, 8 * k + 8);
       raise<count>(s, w, scale, shift);
     }
     feed<count>(s, p, w, scale, shift, base + v_at, [&](float* x, int begin, int end) {
-      if (!softmax && !own) seen.template hide<false>(x, begin, end, first);
+      if (!softmax && !own) hide(x, begin, end);
     });
     if (!S::late) drain(w, base);
   }
@@ -507,7 +404,8 @@ struct HopperForward {
 #pragma unroll 1
     for (int skipped = C::tile_n - part; skipped >= 0; skipped -= part) {
       const int first = from + skipped;
-      const Span span = seen_span(L::rows_of(tile, group), first, min_of(first + part, seqlen_kv));
+      const HopperSpan span =
+          seen_span<C>(L::rows_of(tile, group), first, min_of(first + part, seqlen_kv));
       if (span.low >= span.high) continue;
       float s[part / 2];
       unsigned p[part / 4];
@@ -518,12 +416,13 @@ struct HopperForward {
         release_queries(w);
         w.q_done = 0;
       }
-      Seen(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
+      HopperSeen<C>(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
 #pragma unroll
       for (int e = 0; e < part / 2; ++e) s[e] = silu<true>(s[e], a.alpha * log2e);
 #pragma unroll
       for (int k = 0; k < part / 4; ++k) p[k] = nvidia::pack<C::dtype>(s[2 * k], s[2 * k + 1]);
-      if (C::jagged && first + part > seqlen_kv) clear_rows(shared + v_at, seqlen_kv - first, part);
+      if (C::jagged && first + part > seqlen_kv)
+        T::clear_rows(shared + v_at, seqlen_kv - first, part);
       const unsigned long long v = hopper::along_n(base + v_at, S::panel_bytes);
       hopper::pin<part / 4>(p);
       hopper::pin<T::o_count>(w.o);

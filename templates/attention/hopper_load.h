@@ -47,8 +47,9 @@ struct HopperLoad {
   // NVRTC knows no offsetof.
   static constexpr unsigned kMaskAt =
       sizeof(HopperTile::Steps) + sizeof(HopperTile::Place) + sizeof(HopperTile::Tokens);
-  static_assert(kMaskAt + sizeof(HopperTile::Mask) + 3 * sizeof(HopperTile::Rows) ==
-                sizeof(HopperTile));
+  static constexpr unsigned kRowsAt = kMaskAt + sizeof(HopperTile::Mask);
+  static constexpr unsigned kCommonAt = kRowsAt + 3 * sizeof(HopperTile::Rows);
+  static_assert(kCommonAt + 3 * sizeof(HopperTile::Common) == sizeof(HopperTile));
   HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile) {
     return read<HopperTile::Steps>(tile);
   }
@@ -62,8 +63,10 @@ struct HopperLoad {
     return read<HopperTile::Mask>(tile + kMaskAt).mask;
   }
   HSTU_DEVICE static HopperTile::Rows rows_of(unsigned tile, int group) {
-    return read<HopperTile::Rows>(tile + kMaskAt + sizeof(HopperTile::Mask) +
-                                  group * sizeof(HopperTile::Rows));
+    return read<HopperTile::Rows>(tile + kRowsAt + group * sizeof(HopperTile::Rows));
+  }
+  HSTU_DEVICE static HopperTile::Common common_of(unsigned tile, int group) {
+    return read<HopperTile::Common>(tile + kCommonAt + group * sizeof(HopperTile::Common));
   }
   HSTU_DEVICE static unsigned tile_at(unsigned base, int slot) {
     return base + S::tiles + slot * S::tile_bytes;

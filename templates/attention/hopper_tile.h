@@ -38,6 +38,11 @@ struct HopperTile {
     int few;  // whether some row may see but a few keys
     int unused;
   } rows[3];
+  // For the same rows: the keys that all of them see.
+  struct alignas(16) Common {
+    int begin, end;
+    int unused[2];
+  } common[3];
 };
 
 // The first key of a step.
@@ -79,7 +84,8 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
   const int full_end =
       max_of(max_of(min_of(keys.full_end - main_begin, main_count * C::tile_n), 0) / C::tile_n,
              full_first);
-  if (lane < C::waves / 4 - 1)
+  if (lane < C::waves / 4 - 1) {
+    t.common[lane] = {keys.full_begin, keys.full_end, {0, 0}};
     t.rows[lane] = {full_first,
                     full_end,
                     keys.begin,
@@ -88,6 +94,7 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
                     keys.diagonal_end,
                     keys.full_end - keys.full_begin < 32,
                     0};
+  }
   if (lane == 3) {
     t.steps = {count, diagonal_count, diagonal_begin, main_begin};
     t.place = {name.batch, name.head, first_row, group.attn_scale};

@@ -111,6 +111,21 @@ struct HopperTileLayer {
     hopper::Product<S::v_width, C::dtype>::registers(o, p, v, add);
   }
 
+  // Zeroes rows [first, end) of V: those past the sequence's end belong to its neighbour, whose P is
+  // zero here, but 0 * infinity is not.
+  HSTU_DEVICE static void clear_rows(char* v, int first, int end) {
+    const int rows = end - first;
+    const int chunks = rows * 8;  // of 16 bytes in a panel
+    for (int i = nvidia::thread() % 128; i < chunks * S::v_panels; i += 128) {
+      const int panel = i / chunks, rest = i % chunks;
+      nvidia::store_shared(nvidia::shared_address(v) + panel * S::panel_bytes +
+                               (first + rest / 8) * S::row_bytes + rest % 8 * 16,
+                           {0, 0, 0, 0});
+    }
+    hopper::proxy_fence();
+    hopper::warpgroup_barrier(1 + nvidia::thread() / 128);
+  }
+
   // Writes o * factor as 16-byte pieces: the four lanes of a row trade words until each holds eight
   // neighbouring columns; zeros where o was never begun. Rows past `rows` (of the warpgroup's 64)
   // are left alone.

@@ -117,6 +117,10 @@ std::string judge(const Described& d) {
       if (seen != want)
         return fmt::format("row {} of {}: {} of {} keys are in the steps", row, m.seqlen_q, seen,
                            want);
+      const HopperTile::Common& common = d.tile.common[group];
+      if (common.begin < common.end && (keys.begin > common.begin || keys.end < common.end))
+        return fmt::format("row {} does not see all of the keys [{}, {}) said to be common", row,
+                           common.begin, common.end);
       if (!rows.few && want < 32)
         return fmt::format("row {} sees {} keys and is not called one of few", row, want);
     }
@@ -227,5 +231,7 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   CHECK(noticed([](HopperTile& t) { t.rows[1].full_end = t.steps.count; }));
   CHECK(noticed([](HopperTile& t) { --t.rows[0].end; }));
   CHECK(noticed([](HopperTile& t) { t.rows[0].few = 0; }));
+  CHECK(noticed([](HopperTile& t) { ++t.common[0].end; }));
+  CHECK(noticed([](HopperTile& t) { --t.common[1].begin; }));
   CHECK(noticed([](HopperTile& t) { t.rows[0].diagonal_end -= 1; }));
 }
