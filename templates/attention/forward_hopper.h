@@ -171,20 +171,38 @@ struct HopperForward {
 
   HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 
+  // What the main loop has to know of a tile.
+  struct Tile {
+    int steps;  // -1: no tile is left
+    int full_first, full_end;
+    bool few;
+  };
+  // The drawn-th tile of the workgroup; waits until it is named.
+  HSTU_DEVICE static Tile next(unsigned base, unsigned drawn, int group) {
+    const unsigned slot = drawn % S::tile_slots;
+    hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
+    const unsigned tile = L::tile_at(base, slot);
+    const HopperTile::Rows rows = L::rows_of(tile, group);
+    return {nvidia::uniform(L::steps_of(tile).count), nvidia::uniform(rows.full_first),
+            nvidia::uniform(rows.full_end), !softmax && nvidia::uniform(rows.few)};
+  }
+
   HSTU_DEVICE static void compute(const HopperArguments& arguments, char* shared, int group) {
     const ForwardArguments& a = arguments.forward;
     const unsigned base = nvidia::shared_address(shared);
     State w;
     w.held = -1;
+    // Whether the next tile is looked at while the last products run: wider outputs leave no
+    // register for it.
+    constexpr bool ahead = S::v_width <= 128;
+    Tile t{};
+    if (ahead) t = next(base, 0, group);
     for (unsigned drawn = 0;; ++drawn) {  // all rings of tiles come from one number
+      if (!ahead) t = next(base, drawn, group);
+      if (t.steps < 0) break;
       const unsigned slot = drawn % S::tile_slots;
-      hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
       const unsigned tile = L::tile_at(base, slot);
-      const int steps = nvidia::uniform(L::steps_of(tile).count);
-      if (steps < 0) break;
-      const HopperTile::Rows rows = L::rows_of(tile, group);
-      const int full_first = nvidia::uniform(rows.full_first);
-      const int full_end = nvidia::uniform(rows.full_end);
+      const int steps = t.steps, full_first = t.full_first, full_end = t.full_end;
       const unsigned q_at = base + S::q + drawn % S::q_buffers * S::q_bytes;
       const unsigned buffer = drawn % S::q_buffers * S::warpgroups + group;
       hopper::wait(base + S::q_full + 8 * buffer, drawn / S::q_buffers % 2);
@@ -192,7 +210,7 @@ struct HopperForward {
       const bool any_full = full_end > full_first;
       // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may all
       // lie far below zero.
-      const bool few = !softmax && nvidia::uniform(rows.few);
+      const bool few = t.few;
       begin(w);
       const int stride = nvidia::uniform(L::workgroups_of_tile());
       int step = nvidia::uniform(L::part_of_tile());
@@ -215,6 +233,7 @@ struct HopperForward {
         step += stride;
         w.stage.advance();
       }
+      if (ahead) t = next(base, drawn + 1, group);
       const unsigned q_empty = base + S::q_empty + 8 * buffer;
       if (S::splits && stride == 2) {
         drain(w, base);
