@@ -42,9 +42,10 @@ std::string judge(const Task& task, const KernelInfo& k) {
   if (head_dim <= 128 && k.scratch_bytes.value_or(0) > 0)
     return fmt::format("{} bytes of scratch a lane", *k.scratch_bytes);
   if (k.matrix_instructions && *k.matrix_instructions == 0) return "no matrix instruction";
-  if (k.lds_bytes.value_or(0) + task.plan.launch.dynamic_lds_bytes > t.lds_bytes)
-    return fmt::format("{} bytes of LDS, {} has {}",
-                       *k.lds_bytes + task.plan.launch.dynamic_lds_bytes, t.name, t.lds_bytes);
+  // The driver's own part of the section is not taken from what a workgroup may have.
+  const int64_t lds =
+      k.lds_bytes.value_or(0) - k.reserved_lds_bytes + task.plan.launch.dynamic_lds_bytes;
+  if (lds > t.lds_bytes) return fmt::format("{} bytes of LDS, {} has {}", lds, t.name, t.lds_bytes);
   return "";
 }
 
