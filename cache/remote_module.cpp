@@ -54,7 +54,7 @@ Result<std::string> find_module() {
     folders.push_back(folder_of(std::string(buffer, static_cast<size_t>(length))));
   }
   for (const std::string& folder : folders) {
-    for (const char* below : {"/", "/../libexec/hstu-jit/", "/../"}) {
+    for (const char* below : {"/", "/../libexec/hstu-jit/", "/../../libexec/hstu-jit/", "/../"}) {
       if (std::string path = folder + below + kName; is_file(path)) return path;
     }
   }

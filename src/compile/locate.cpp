@@ -195,7 +195,7 @@ Result<std::string> find_worker() {
     folders.push_back(folder_of(info.dli_fname));
   }
   for (const std::string& folder : folders) {
-    for (const char* below : {"/", "/../libexec/hstu-jit/", "/../"}) {
+    for (const char* below : {"/", "/../libexec/hstu-jit/", "/../../libexec/hstu-jit/", "/../"}) {
       if (auto path = find_program(folder + below + kName)) return *path;
     }
   }
