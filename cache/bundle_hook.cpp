@@ -12,6 +12,7 @@
 #include "base/file.hpp"
 #include "base/fork_mutex.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "base/text.hpp"
 #include "cache/bundle.hpp"
 

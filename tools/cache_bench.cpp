@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "cache/bundle.hpp"
 #include "cache/entry.hpp"
 #include "engine/engine.hpp"

@@ -194,28 +194,4 @@ Status make_private_folder(const std::string& path) {
   return {};
 }
 
-Result<TempDir> TempDir::create(std::string_view prefix) {
-  std::vector<std::string> bases;
-  if (auto base = get_env("TMPDIR"); base && base->front() == '/') bases.push_back(*base);
-  bases.emplace_back("/tmp");
-  int code = 0;
-  for (const std::string& base : bases) {
-    std::string path = fmt::format("{}/{}XXXXXX", base, prefix);
-    if (::mkdtemp(path.data()) != nullptr) return TempDir(std::move(path));
-    code = errno;
-  }
-  return system_error("make a temporary folder in", bases.front(), code);
-}
-
-TempDir& TempDir::operator=(TempDir&& other) noexcept {
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-TempDir::~TempDir() {
-  if (path_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 }  // namespace hstu::jit

@@ -33,19 +33,4 @@ Status make_directories(const std::string& path, unsigned mode = 0755);
 // 0700 and refused when somebody else made it, when it is a link, or when others may write to it.
 Status make_private_folder(const std::string& path);
 
-// A private folder (0700) under TMPDIR or /tmp, removed with everything in it on destruction.
-class TempDir {
- public:
-  static Result<TempDir> create(std::string_view prefix);
-  TempDir(TempDir&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  TempDir& operator=(TempDir&& other) noexcept;
-  ~TempDir();
-  const std::string& path() const { return path_; }
-  void keep() { path_.clear(); }  // leave it on disk
-
- private:
-  explicit TempDir(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
 }  // namespace hstu::jit

@@ -9,10 +9,10 @@
 #include "base/env.hpp"
 #include "base/log.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "base/text.hpp"
 #include "compile/locate.hpp"
 #include "compile/root.hpp"
-#include "compile/scratch.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -71,7 +71,7 @@ Call call_worker(const Job& job, std::chrono::milliseconds timeout, int nice) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (attempt > 0 && left.count() <= 0) break;
-    Result<Scratch> folder = Scratch::create();
+    Result<TempDir> folder = TempDir::create("hstu-jit-worker-");
     if (!folder.ok()) return problem(folder.error().message);
     ProcessOptions options;
     options.argv = worker_command(*worker, job);

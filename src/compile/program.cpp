@@ -9,6 +9,7 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "base/text.hpp"
 #include "compile/identity.hpp"
 #include "compile/job.hpp"

@@ -12,6 +12,7 @@
 #include "base/env.hpp"
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "base/text.hpp"
 #include "object/formats.hpp"
 #include "object/listing.hpp"
@@ -219,7 +220,7 @@ Status run_disassemblers(const ObjectInfo& info, std::string_view bytes,
     error.message += "; set TMPDIR to a folder with room";
     return error;
   };
-  const Result<TempDir> folder = TempDir::create("inspect");
+  const Result<TempDir> folder = TempDir::create("hstu-jit-inspect-");
   if (!folder) return no_room(folder.error());
   const std::string path = folder->path() + "/object";
   if (Status written = write_file_atomic(path, bytes); !written) return no_room(written.error());

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 
 using namespace hstu::jit;

@@ -11,6 +11,7 @@
 
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 
 using namespace hstu::jit;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/temp_dir.hpp"
 #include "bundle_helpers.hpp"
 #include "cache/bundle_file.hpp"
 #include "cache/bundle_manifest.hpp"

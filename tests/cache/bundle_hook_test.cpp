@@ -7,6 +7,7 @@
 
 #include <chrono>
 
+#include "base/temp_dir.hpp"
 #include "bundle_helpers.hpp"
 
 using namespace hstu::cache;

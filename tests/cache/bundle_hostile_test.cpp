@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/digest.hpp"
+#include "base/temp_dir.hpp"
 #include "bundle_helpers.hpp"
 
 using namespace hstu::cache;

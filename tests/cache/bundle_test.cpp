@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/temp_dir.hpp"
 #include "bundle_helpers.hpp"
 
 using namespace hstu::cache;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/temp_dir.hpp"
 #include "cache/lock.hpp"
 #include "cache/names.hpp"
 #include "cache/statistics.hpp"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/temp_dir.hpp"
 #include "helpers.hpp"
 
 using namespace hstu::cache;

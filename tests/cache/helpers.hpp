@@ -16,6 +16,7 @@
 #include <string>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "cache/store.hpp"
 #include "catch.hpp"
 

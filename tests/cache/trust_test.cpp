@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/temp_dir.hpp"
 #include "cache/collect.hpp"
 #include "cache/listing.hpp"
 #include "helpers.hpp"

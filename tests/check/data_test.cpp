@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "check/test_problems.hpp"
 
 using namespace hstu::jit;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "check/test_problems.hpp"
 
 using namespace hstu::jit;

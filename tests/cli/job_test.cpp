@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "cli/simulation.hpp"
 #include "object/listing.hpp"

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 
 using namespace hstu::jit;

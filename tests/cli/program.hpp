@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 
 struct Outcome {
   int code = 0;

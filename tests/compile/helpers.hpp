@@ -14,6 +14,7 @@
 
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "compile/compile.hpp"
 #include "target/target.hpp"

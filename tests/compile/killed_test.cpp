@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "compile/scratch.hpp"
+#include "base/temp_dir.hpp"
 #include "forbid_locks.hpp"
 #include "helpers.hpp"
 
@@ -87,7 +87,7 @@ TEST_CASE("a program killed at any step of a compile: no orphan, and the next sw
       REQUIRE(appears(worker.path() + ".pid"));
       const pid_t worker_pid = std::stoi(*read_file(worker.path() + ".pid"));
       // In use: nobody else may take it away.
-      CHECK(sweep_scratch(temporary.path()) == 0);
+      CHECK(sweep_temp_dirs(temporary.path()) == 0);
       ::kill(program, SIGKILL);
       CHECK(exit_code_of(program) == -SIGKILL);
       CHECK(gone(worker_pid));
@@ -98,7 +98,7 @@ TEST_CASE("a program killed at any step of a compile: no orphan, and the next sw
   }
 }
 
-TEST_CASE("a sweep takes what is left of this user's workers and nothing else") {
+TEST_CASE("a sweep takes what is left of this user's processes and nothing else") {
   const auto base = folder();
   fs::create_directories(base.path() + "/hstu-jit-worker-dead/sub");
   REQUIRE(write_file_atomic(base.path() + "/hstu-jit-worker-dead/sub/file", "x").ok());
@@ -107,19 +107,27 @@ TEST_CASE("a sweep takes what is left of this user's workers and nothing else") 
   const auto elsewhere = folder();
   REQUIRE(write_file_atomic(elsewhere.path() + "/kept", "x").ok());
   fs::create_directory_symlink(elsewhere.path(), base.path() + "/hstu-jit-worker-link");
-  CHECK(sweep_scratch(base.path()) == 1);
+  CHECK(sweep_temp_dirs(base.path()) == 1);
   CHECK_FALSE(fs::exists(base.path() + "/hstu-jit-worker-dead"));
   CHECK(fs::exists(base.path() + "/somebody-else"));
   CHECK(fs::exists(base.path() + "/hstu-jit-worker-file"));
   CHECK(fs::exists(elsewhere.path() + "/kept"));
-  CHECK(sweep_scratch("/nowhere/at-all") == 0);
+  CHECK(sweep_temp_dirs("/nowhere/at-all") == 0);
+  for (const char* purpose : {"object", "inspect", "kernel", "verify", "doctor", "cache-bench"}) {
+    INFO(purpose);
+    fs::create_directory(base.path() + "/hstu-jit-" + purpose + "-Ab12Cd");
+    CHECK(sweep_temp_dirs(base.path()) == 1);
+  }
+  // A user's own folder may well be called so.
+  fs::create_directory(base.path() + "/hstu-jit-main");
+  CHECK(sweep_temp_dirs(base.path()) == 0);
   if (::geteuid() != 0) {
     std::printf("SKIPPED: a sweep leaves other users' folders: only root can make such\n");
     return;
   }
   fs::create_directory(base.path() + "/hstu-jit-worker-foreign");
   REQUIRE(::chown((base.path() + "/hstu-jit-worker-foreign").c_str(), 12345, 12345) == 0);
-  CHECK(sweep_scratch(base.path()) == 0);
+  CHECK(sweep_temp_dirs(base.path()) == 0);
   CHECK(fs::exists(base.path() + "/hstu-jit-worker-foreign"));
 }
 
@@ -133,7 +141,7 @@ TEST_CASE("the folder of a process that cannot lock is left to it by those that 
   REQUIRE(child >= 0);
   if (child == 0) {
     if (!hstu::test::forbid_locks()) ::_exit(77);
-    auto scratch = Scratch::create();
+    auto scratch = TempDir::create("hstu-jit-worker-");
     const bool made = scratch.ok() && write_file_atomic(scratch->path() + "/in-use", "x").ok();
     char word = made ? 'y' : 'n';
     (void)!::write(ready[1], &word, 1);
@@ -143,7 +151,7 @@ TEST_CASE("the folder of a process that cannot lock is left to it by those that 
   ::close(ready[1]);
   char word = 0;
   if (::read(ready[0], &word, 1) == 1) CHECK(word == 'y');
-  CHECK(sweep_scratch(base.path()) == 0);
+  CHECK(sweep_temp_dirs(base.path()) == 0);
   CHECK(::write(done[1], "x", 1) == 1);
   for (const int fd : {ready[0], done[0], done[1]}) ::close(fd);
   const int code = exit_code_of(child);
@@ -157,7 +165,7 @@ TEST_CASE("the folder of a process that cannot lock is left to it by those that 
   for (const auto& left : fs::directory_iterator(base.path())) {
     fs::last_write_time(left.path(), fs::file_time_type::clock::now() - std::chrono::hours(25));
   }
-  CHECK(sweep_scratch(base.path()) == 1);
+  CHECK(sweep_temp_dirs(base.path()) == 1);
   CHECK(count_entries(base.path(), "hstu-jit-unlocked-") == 0);
 }
 

@@ -2,6 +2,7 @@
 // Compiler libraries of another system's folder: its loader starts the worker, the paths stay ours.
 #include "compile/root.hpp"
 
+#include "base/temp_dir.hpp"
 #include "compile/locate.hpp"
 #include "helpers.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "source/source.hpp"
 #include "target/cpu_level.hpp"

@@ -10,6 +10,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/temp_dir.hpp"
 #include "device/device.hpp"
 #include "fake_driver.hpp"
 #include "fake_runtime.hpp"

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "device/device.hpp"
 #include "device/hip/hip_api.hpp"
 #include "fake_runtime.hpp"

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/digest.hpp"
+#include "base/temp_dir.hpp"
 #include "forbid_locks.hpp"
 #include "support.hpp"
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/temp_dir.hpp"
 #include "support.hpp"
 
 using namespace hstu::jit;

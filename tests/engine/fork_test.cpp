@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/temp_dir.hpp"
 #include "support.hpp"
 
 using namespace hstu::jit;

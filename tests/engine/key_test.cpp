@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 
+#include "base/temp_dir.hpp"
 #include "cache/entry.hpp"
 #include "support.hpp"
 

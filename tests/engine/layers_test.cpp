@@ -2,6 +2,7 @@
 // The engine over bundles and a remote that is not there.
 #include <nlohmann/json.hpp>
 
+#include "base/temp_dir.hpp"
 #include "cache/bundle.hpp"
 #include "cache/entry.hpp"
 #include "support.hpp"

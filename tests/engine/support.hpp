@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "engine/engine.hpp"
 #include "spec/parse.hpp"

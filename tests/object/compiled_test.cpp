@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "object/inspect.hpp"
 #include "object/toolchains.hpp"

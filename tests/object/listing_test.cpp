@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "object/formats.hpp"
 #include "object/make_object.hpp"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "object/formats.hpp"
 #include "object/inspect.hpp"

@@ -9,6 +9,7 @@
 #include <regex>
 #include <set>
 
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "object/loop.hpp"
 #include "object/machine.hpp"

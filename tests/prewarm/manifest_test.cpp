@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/temp_dir.hpp"
 #include "support.hpp"
 
 using namespace hstu::jit;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/temp_dir.hpp"
 #include "spec/parse.hpp"
 #include "support.hpp"
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "base/temp_dir.hpp"
 #include "support.hpp"
 
 using namespace hstu::jit;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "prewarm/jobs.hpp"
 #include "prewarm/manifest.hpp"

@@ -8,6 +8,7 @@
 #include "../object/toolchains.hpp"
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 
 namespace hstu::test {

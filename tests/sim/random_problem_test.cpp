@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "check/check.hpp"
 #include "cli/tensors.hpp"

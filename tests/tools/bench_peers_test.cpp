@@ -12,6 +12,7 @@
 
 #include "base/file.hpp"
 #include "base/subprocess.hpp"
+#include "base/temp_dir.hpp"
 #include "catch.hpp"
 #include "device/cpu/cpu_device.hpp"
 

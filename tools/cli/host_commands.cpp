@@ -8,6 +8,7 @@
 
 #include "base/env.hpp"
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 #include "cli/commands.hpp"
 #include "device/device.hpp"
 #include "object/listing.hpp"

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/file.hpp"
+#include "base/temp_dir.hpp"
 
 namespace hstu::jit {
 namespace {
@@ -60,7 +61,7 @@ Result<CpuModule> CpuModule::load(std::string_view object) {
   if (!is_shared_object(object))
     return Error{ErrorKind::kDevice, "cpu: the code object is no 64-bit ELF shared object", "", ""};
   if (void* handle = open_from_memory(object)) return CpuModule(handle);
-  Result<TempDir> folder = TempDir::create("hstu-kernel");
+  Result<TempDir> folder = TempDir::create("hstu-jit-kernel-");
   if (!folder) return std::move(folder).error().with_context("cpu: cannot load a code object");
   const std::string path = folder->path() + "/kernel.so";
   if (Status s = write_file_atomic(path, object, 0700); !s)

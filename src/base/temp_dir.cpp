@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compile/scratch.hpp"
+#include "base/temp_dir.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,11 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -23,7 +25,10 @@
 namespace hstu::jit {
 namespace {
 
-constexpr std::string_view kPrefix = "hstu-jit-worker-";
+// Names that the product gives; whatever else is called hstu-jit-something is not ours to remove.
+constexpr std::string_view kPrefixes[] = {
+    "hstu-jit-worker-", "hstu-jit-object-", "hstu-jit-inspect-",    "hstu-jit-kernel-",
+    "hstu-jit-verify-", "hstu-jit-doctor-", "hstu-jit-cache-bench-"};
 // Of a process that cannot lock. Another that can would take the lock for proof that nobody is
 // there: such folders have a name of their own, and age has to do.
 constexpr std::string_view kUnlockedPrefix = "hstu-jit-unlocked-";
@@ -50,6 +55,12 @@ bool still_there(const std::string& path, int fd) {
          named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
+bool is_ours(std::string_view name) {
+  if (name.starts_with(kUnlockedPrefix)) return true;
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 void remove_folder(const std::string& path) {
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);
@@ -57,7 +68,7 @@ void remove_folder(const std::string& path) {
 
 }  // namespace
 
-int sweep_scratch(const std::string& base) {
+int sweep_temp_dirs(const std::string& base) {
   DIR* dir = ::opendir(base.c_str());
   if (dir == nullptr) return 0;
   std::vector<std::string> names;
@@ -65,9 +76,7 @@ int sweep_scratch(const std::string& base) {
     const dirent* entry = ::readdir(dir);
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
-    if (name.starts_with(kPrefix) || name.starts_with(kUnlockedPrefix)) {
-      names.emplace_back(entry->d_name);
-    }
+    if (is_ours(name)) names.emplace_back(entry->d_name);
   }
   ::closedir(dir);
   int removed = 0;
@@ -90,31 +99,31 @@ int sweep_scratch(const std::string& base) {
   return removed;
 }
 
-Result<Scratch> Scratch::create() {
+Result<TempDir> TempDir::create(std::string_view prefix) {
   static std::atomic<bool> swept{false};
   std::vector<std::string> bases;
   if (auto base = get_env("TMPDIR"); base && base->front() == '/') bases.push_back(*base);
   bases.emplace_back("/tmp");
   if (!swept.exchange(true)) {
-    for (const std::string& base : bases) sweep_scratch(base);
+    for (const std::string& base : bases) sweep_temp_dirs(base);
   }
   int code = 0;
   for (const std::string& base : bases) {
     for (int attempt = 0; attempt < 10; ++attempt) {
-      std::string path = fmt::format("{}/{}XXXXXX", base, kPrefix);
+      std::string path = fmt::format("{}/{}XXXXXX", base, prefix);
       if (::mkdtemp(path.data()) == nullptr) {
         code = errno;
         break;
       }
       const auto [fd, locked] = lock_folder(path);
       if (fd >= 0 && locked == Locked::yes && still_there(path, fd)) {
-        return Scratch(std::move(path), fd);
+        return TempDir(std::move(path), fd);
       }
       if (fd >= 0) ::close(fd);
       if (fd >= 0 && locked == Locked::impossible) {
         ::rmdir(path.c_str());
         path = fmt::format("{}/{}XXXXXX", base, kUnlockedPrefix);
-        if (::mkdtemp(path.data()) != nullptr) return Scratch(std::move(path), -1);
+        if (::mkdtemp(path.data()) != nullptr) return TempDir(std::move(path), -1);
         code = errno;
         break;
       }
@@ -128,7 +137,13 @@ Result<Scratch> Scratch::create() {
                "", ""};
 }
 
-Scratch::~Scratch() {
+TempDir& TempDir::operator=(TempDir&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+TempDir::~TempDir() {
   if (path_.empty()) return;
   remove_folder(path_);
   if (lock_ >= 0) ::close(lock_);
