@@ -25,12 +25,13 @@ struct TileName {
 // All 32 lanes of one warp hold a share of it: lane l knows the l-th sequence of the block.
 template <class C>
 struct HopperSchedule {
+  // 32 sequences or fewer, in one of the rounds.
   struct Block {
-    int pass;   // 0: all tiles but those that wait for the second round, pass 1
+    int pass;   // 0: the first round, of all tiles but those that wait for the second, 1
     int batch;  // its first sequence
   };
   int pairs_in_l2;    // sequences and heads whose keys and values fit the L2 cache; at least 1
-  int first_waiting;  // sequence that has tiles for the second round
+  int first_waiting;  // the first sequence with tiles for the second round under a causal mask
   int heads;
   Block block;
   unsigned base;         // number of the block's first tile
@@ -42,7 +43,7 @@ struct HopperSchedule {
   int lane_first;  // tiles of this round that sequences before it in the block have
 
   HSTU_DEVICE explicit HopperSchedule(const ForwardArguments& a) {
-    // no rows see far more than a window
+    // Under a window that no rows see far beyond, all tiles are of the second round.
     block = {C::local && !C::minfull && !C::context ? 1 : 0, 0};
     // Of the 50 to 60 MB of L2 half is left for queries, output and the sequence before.
     constexpr int l2_tokens = (24 << 20) / (2 * (C::head_dim_qk + C::head_dim_v));
