@@ -83,6 +83,15 @@ cat >"$scratch/few64.json" <<'JSON'
 JSON
 for few in few128 few64; do step "few long tiles, $few" run "$scratch/$few.json" || failed=1; done
 
+# Target rows whose warpgroup passes over steps between two that it computes.
+for dim in 128 256; do
+  cat >"$scratch/targets$dim.json" <<JSON
+{"op": "hstu_attention", "heads": 2, "head_dim_qk": $dim, "batch": 2, "uih_lengths": [512, 1090],
+ "num_targets": [256, 300], "validate": {"rows": 64}}
+JSON
+  step "target rows, head dim $dim" run "$scratch/targets$dim.json" || failed=1
+done
+
 # 2^31 elements of q and more; the window keeps the work small.
 cat >"$scratch/huge.json" <<'JSON'
 {"op": "hstu_attention", "heads": 64, "head_dim_qk": 128, "batch": 2, "uih_lengths": 140000,
