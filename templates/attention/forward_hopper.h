@@ -10,6 +10,7 @@
 
 #include "attention/arguments.h"
 #include "attention/config.h"
+#include "attention/hopper_activation.h"
 #include "attention/hopper_load.h"
 #include "attention/hopper_pair.h"
 #include "attention/hopper_seen.h"
@@ -24,14 +25,14 @@ struct HopperForward {
   using S = HopperShape<C>;
   using T = HopperTileLayer<C>;
   using L = HopperLoad<C>;
+  using A = HopperActivation<C>;
   template <int size>
   using Ring = HopperRing<size>;
   static constexpr bool softmax = C::activation == Activation::softmax;
-  static constexpr float log2e = 1.4426950408889634f;
 
   struct State {
     float o[T::o_count];
-    float row_max[2], row_sum[2];  // softmax; of log2-scaled logits
+    typename A::Rows rows;
     Ring<S::stages> stage;
     unsigned q_done;  // barrier to release when the logits are there, or 0
     int held;         // V stage that products under way still read, or -1
@@ -71,14 +72,14 @@ struct HopperForward {
     if (softmax) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        float sum = w.row_sum[i];
+        float sum = w.rows.sum[i];
         sum += nvidia::shuffle_xor(sum, 1);
         sum += nvidia::shuffle_xor(sum, 2);
         factor[i] = sum > 0.0f ? attn_scale / sum : 0.0f;
         if (C::write_lse && T::row(i) < rows && T::lane() % 4 == 0) {
           a.lse[batch * a.lse_strides.batch + (token + T::row(i)) * a.lse_strides.seq +
                 head * a.lse_strides.head] =
-              sum > 0.0f ? (w.row_max[i] + nvidia::log2(sum)) * 0.6931471805599453f : -infinity();
+              sum > 0.0f ? (w.rows.max[i] + nvidia::log2(sum)) * 0.6931471805599453f : -infinity();
         }
       }
     }
@@ -90,86 +91,6 @@ struct HopperForward {
       T::template store<S::v_width>(w.o, !w.fresh, factor, to, C::head_dim_v, a.o_strides.seq,
                                     rows);
   }
-
-  // silu(alpha x). Exact takes scale = alpha log2(e); the approximate one, off by 1e-5 at most,
-  // alpha / 2.
-  template <bool exact>
-  HSTU_DEVICE static float silu(float x, float scale) {
-    const float y = x * scale;
-    if (exact) return y * (1 / log2e) * nvidia::rcp(1.0f + nvidia::exp2(-y));
-    return hopper::multiply_add(y, hopper::tanh(y), y);
-  }
-
-  // Probabilities of 16 keys from their logits, as an operand of the second product.
-  HSTU_DEVICE static void activate(const float* s, unsigned* p, float scale) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      p[j] = nvidia::pack<C::dtype>(silu<false>(s[2 * j], scale), silu<false>(s[2 * j + 1], scale));
-  }
-
-  HSTU_DEVICE static void exponentials(const float* s, unsigned* p, State& w, float scale,
-                                       const float (&shift)[2]) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int i = j % 2;
-      const float y0 = nvidia::exp2(hopper::multiply_add(s[2 * j], scale, -shift[i]));
-      const float y1 = nvidia::exp2(hopper::multiply_add(s[2 * j + 1], scale, -shift[i]));
-      w.row_sum[i] += y0 + y1;
-      p[j] = nvidia::pack<C::dtype>(y0, y1);
-    }
-  }
-
-  // Exponentials may reach 2^8 before the maximum they are relative to is raised: the result is the
-  // same, and after a few keys hardly any step has to scale what was summed up before.
-  static constexpr float kMaxSlack = 8.0f;
-
-  // Raises the rows' maxima to those of `keys` new logits; returns what exponentials subtract.
-  template <int keys>
-  HSTU_DEVICE static void raise(const float* s, State& w, float scale, float (&shift)[2]) {
-    float top[2] = {-infinity(), -infinity()};
-#pragma unroll
-    for (int e = 0; e < keys / 2; ++e) top[T::slot(e)] = larger(top[T::slot(e)], s[e]);
-    bool grows = false;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 1));
-      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
-      grows = grows || top[i] > w.row_max[i] + kMaxSlack;
-    }
-    if (hopper::lanes_where(grows) != 0) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float max = larger(w.row_max[i], top[i]);
-        const float shrink = max == -infinity() ? 1.0f : nvidia::exp2(w.row_max[i] - max);
-        w.row_max[i] = max;
-        w.row_sum[i] *= shrink;
-#pragma unroll
-        for (int n = 0; n < T::o_count; n += 4) {
-          w.o[n + 2 * i] *= shrink;
-          w.o[n + 2 * i + 1] *= shrink;
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) shift[i] = w.row_max[i] == -infinity() ? 0.0f : w.row_max[i];
-  }
-
-  // Softmax wants logits whose scale is positive: maxima are taken, and hidden ones are -infinity,
-  // before the scale. Those of a negative one change their sign here; step_scale() is its size.
-  template <int count>
-  HSTU_DEVICE static void turn(const ForwardArguments& a, float (&s)[count / 2]) {
-    if (a.alpha < 0.0f) {
-#pragma unroll
-      for (int e = 0; e < count / 2; ++e) s[e] = -s[e];
-    }
-  }
-  // What full and partial steps scale logits with.
-  HSTU_DEVICE static float step_scale(const ForwardArguments& a) {
-    if (softmax) return (a.alpha < 0.0f ? -a.alpha : a.alpha) * log2e;
-    return a.alpha * 0.5f;
-  }
-
-  HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 
   // What the main loop has to know of a tile.
   struct Tile {
@@ -256,8 +177,8 @@ struct HopperForward {
     w.fresh = true;
     hopper::define<T::o_count>(w.o);
     if (softmax) {
-      w.row_max[0] = w.row_max[1] = -infinity();
-      w.row_sum[0] = w.row_sum[1] = 0.0f;
+      w.rows.max[0] = w.rows.max[1] = -infinity();
+      w.rows.sum[0] = w.rows.sum[1] = 0.0f;
     }
   }
 
@@ -293,9 +214,9 @@ struct HopperForward {
       for (int k = first; k < first + slices; ++k) {
         hide(s, 8 * k, 8 * k + 8);
         if (softmax)
-          exponentials(s + 8 * k, p + 4 * k, w, scale, shift);
+          A::exponentials(s + 8 * k, p + 4 * k, w.rows, scale, shift);
         else
-          activate(s + 8 * k, p + 4 * k, scale);
+          A::activate(s + 8 * k, p + 4 * k, scale);
       }
       hopper::pin<4 * slices>(p + 4 * first);
       if (first == 0) hopper::pin<T::o_count>(w.o);
@@ -318,10 +239,10 @@ struct HopperForward {
     score<C::tile_n>(s, w, base, queries, base + S::k + w.stage.at * S::k_bytes);
     release(base + S::k_empty + 8 * w.stage.at);
     release_queries(w);
-    const float scale = step_scale(a);
-    if (softmax) turn<C::tile_n>(a, s);
+    const float scale = A::step_scale(a);
+    if (softmax) A::template turn<C::tile_n>(a, s);
     float shift[2];
-    if (softmax) raise<C::tile_n>(s, w, scale, shift);
+    if (softmax) A::template raise<C::tile_n>(s, w.rows, w.o, scale, shift);
     if (S::stages <= 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     feed<C::tile_n>(s, p, w, scale, shift, base + S::v + w.stage.at * S::v_bytes,
                     [](float*, int, int) {});
@@ -384,8 +305,8 @@ struct HopperForward {
     w.held = -1;
     release(base + S::k_empty + 8 * w.stage.at);
     release_queries(w);
-    const float scale = step_scale(a);
-    if (softmax) turn<count>(a, s);
+    const float scale = A::step_scale(a);
+    if (softmax) A::template turn<count>(a, s);
     float shift[2];
     // Of a whole step half the slices may have nothing to hide: all rows see their keys.
     HopperTile::Common common{0, 0, {0, 0}};
@@ -401,7 +322,7 @@ struct HopperForward {
 #pragma unroll
       for (int k = 0; k < count / 16; ++k)
         if (!own) hide(s, 8 * k, 8 * k + 8);
-      raise<count>(s, w, scale, shift);
+      A::template raise<count>(s, w.rows, w.o, scale, shift);
     }
     feed<count>(s, p, w, scale, shift, base + v_at, [&](float* x, int begin, int end) {
       if (!softmax && !own) hide(x, begin, end);
@@ -437,7 +358,7 @@ struct HopperForward {
       }
       HopperSeen<C>(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
 #pragma unroll
-      for (int e = 0; e < part / 2; ++e) s[e] = silu<true>(s[e], a.alpha * log2e);
+      for (int e = 0; e < part / 2; ++e) s[e] = A::template silu<true>(s[e], a.alpha * A::log2e);
 #pragma unroll
       for (int k = 0; k < part / 4; ++k) p[k] = nvidia::pack<C::dtype>(s[2 * k], s[2 * k + 1]);
       if (C::jagged && first + part > seqlen_kv)

@@ -111,8 +111,8 @@ struct HopperTileLayer {
     hopper::Product<S::v_width, C::dtype>::registers(o, p, v, add);
   }
 
-  // Zeroes rows [first, end) of V: those past the sequence's end belong to its neighbour, whose P is
-  // zero here, but 0 * infinity is not.
+  // Zeroes rows [first, end) of V: those past the sequence's end belong to its neighbour, whose P
+  // is zero here, but 0 * infinity is not.
   HSTU_DEVICE static void clear_rows(char* v, int first, int end) {
     const int rows = end - first;
     const int chunks = rows * 8;  // of 16 bytes in a panel

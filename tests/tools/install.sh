@@ -14,7 +14,14 @@ mv "$scratch/first" "$scratch/moved"
 root=$scratch/moved
 libdir=$(dirname "$(find "$root" -name libhstu_jit.so)")
 "$root/bin/hstu-jit" run "$source/tests/data/specs/quickstart.json" --device cpu | grep -q '^PASS'
-HSTU_JIT_REMOTE=http://127.0.0.1:9/x "$root/bin/hstu-jit" cache ls 2>&1 | { ! grep -q 'hstu-jit-remote.so'; }
+# The module of the remote cache is found where it was installed, and missed where it was not.
+ask_remote() {
+  HSTU_JIT_REMOTE=http://127.0.0.1:9/x "$root/bin/hstu-jit" run \
+    "$source/tests/data/specs/quickstart.json" --device cpu --cache-dir "$scratch/cache-$1" 2>&1
+}
+if ask_remote with | grep 'hstu-jit-remote.so'; then exit 1; fi
+mv "$root/libexec/hstu-jit/hstu-jit-remote.so" "$scratch"
+ask_remote without | grep -q 'hstu-jit-remote.so is not beside'
 
 mkdir "$scratch/server"
 cat >"$scratch/server/CMakeLists.txt" <<'CMAKE'
