@@ -55,10 +55,13 @@ bool still_there(const std::string& path, int fd) {
          named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
+// Whether create() makes such names: a prefix and six characters. A user's folder may be called
+// hstu-jit-inspect-results.
 bool is_ours(std::string_view name) {
-  if (name.starts_with(kUnlockedPrefix)) return true;
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  const auto made = [&](std::string_view prefix) {
+    return name.size() == prefix.size() + 6 && name.starts_with(prefix);
+  };
+  return made(kUnlockedPrefix) || std::any_of(std::begin(kPrefixes), std::end(kPrefixes), made);
 }
 
 void remove_folder(const std::string& path) {
@@ -85,7 +88,8 @@ int sweep_temp_dirs(const std::string& base) {
     const auto [fd, locked] = lock_folder(path);
     if (fd < 0) continue;
     struct stat info {};
-    const bool ours = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid();
+    const bool ours = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid() &&
+                      (info.st_mode & 07777) == 0700;  // as they are made
     const bool by_age =
         locked == Locked::impossible || std::string_view(name).starts_with(kUnlockedPrefix);
     const bool left = locked != Locked::no && (!by_age || info.st_mtime + kOld < ::time(nullptr));

@@ -100,35 +100,45 @@ TEST_CASE("a program killed at any step of a compile: no orphan, and the next sw
 
 TEST_CASE("a sweep takes what is left of this user's processes and nothing else") {
   const auto base = folder();
-  fs::create_directories(base.path() + "/hstu-jit-worker-dead/sub");
-  REQUIRE(write_file_atomic(base.path() + "/hstu-jit-worker-dead/sub/file", "x").ok());
+  fs::create_directories(base.path() + "/hstu-jit-worker-dead01/sub");
+  REQUIRE(write_file_atomic(base.path() + "/hstu-jit-worker-dead01/sub/file", "x").ok());
+  fs::permissions(base.path() + "/hstu-jit-worker-dead01", fs::perms::owner_all);
   fs::create_directory(base.path() + "/somebody-else");
-  REQUIRE(write_file_atomic(base.path() + "/hstu-jit-worker-file", "x").ok());
+  REQUIRE(write_file_atomic(base.path() + "/hstu-jit-worker-file01", "x").ok());
   const auto elsewhere = folder();
   REQUIRE(write_file_atomic(elsewhere.path() + "/kept", "x").ok());
-  fs::create_directory_symlink(elsewhere.path(), base.path() + "/hstu-jit-worker-link");
+  fs::create_directory_symlink(elsewhere.path(), base.path() + "/hstu-jit-worker-link01");
   CHECK(sweep_temp_dirs(base.path()) == 1);
-  CHECK_FALSE(fs::exists(base.path() + "/hstu-jit-worker-dead"));
+  CHECK_FALSE(fs::exists(base.path() + "/hstu-jit-worker-dead01"));
   CHECK(fs::exists(base.path() + "/somebody-else"));
-  CHECK(fs::exists(base.path() + "/hstu-jit-worker-file"));
+  CHECK(fs::exists(base.path() + "/hstu-jit-worker-file01"));
   CHECK(fs::exists(elsewhere.path() + "/kept"));
   CHECK(sweep_temp_dirs("/nowhere/at-all") == 0);
   for (const char* purpose : {"object", "inspect", "kernel", "verify", "doctor", "cache-bench"}) {
     INFO(purpose);
-    fs::create_directory(base.path() + "/hstu-jit-" + purpose + "-Ab12Cd");
+    const std::string left = base.path() + "/hstu-jit-" + purpose + "-Ab12Cd";
+    fs::create_directory(left);
+    fs::permissions(left, fs::perms::owner_all);
     CHECK(sweep_temp_dirs(base.path()) == 1);
   }
   // A user's own folder may well be called so.
-  fs::create_directory(base.path() + "/hstu-jit-main");
+  for (const char* name : {"hstu-jit-main", "hstu-jit-inspect-results", "hstu-jit-verify-"}) {
+    fs::create_directory(base.path() + "/" + name);
+    fs::permissions(base.path() + "/" + name, fs::perms::owner_all);
+  }
+  fs::create_directory(base.path() + "/hstu-jit-verify-report");
+  fs::permissions(base.path() + "/hstu-jit-verify-report",
+                  fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec);
   CHECK(sweep_temp_dirs(base.path()) == 0);
   if (::geteuid() != 0) {
     std::printf("SKIPPED: a sweep leaves other users' folders: only root can make such\n");
     return;
   }
-  fs::create_directory(base.path() + "/hstu-jit-worker-foreign");
-  REQUIRE(::chown((base.path() + "/hstu-jit-worker-foreign").c_str(), 12345, 12345) == 0);
+  fs::create_directory(base.path() + "/hstu-jit-worker-other1");
+  fs::permissions(base.path() + "/hstu-jit-worker-other1", fs::perms::owner_all);
+  REQUIRE(::chown((base.path() + "/hstu-jit-worker-other1").c_str(), 12345, 12345) == 0);
   CHECK(sweep_temp_dirs(base.path()) == 0);
-  CHECK(fs::exists(base.path() + "/hstu-jit-worker-foreign"));
+  CHECK(fs::exists(base.path() + "/hstu-jit-worker-other1"));
 }
 
 TEST_CASE("the folder of a process that cannot lock is left to it by those that can") {
