@@ -413,18 +413,23 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
     }
     hopper::barrier_init_fence();
   }
+  using L = HopperLoad<C>;
+  // The first tile is found while the barriers are made. All warps meet at this one place.
+  const int warp = nvidia::uniform(nvidia::thread() / 32);
+  HopperSchedule<C> schedule;
+  TileName first{};
+  if (warp == 0) {
+    schedule.start(arguments.forward);
+    first = schedule.find(arguments.forward,
+                          static_cast<unsigned>(nvidia::block() / L::workgroups_of_tile()));
+  }
+  L::meet();
   if (group == 0) {
     hopper::give_registers<S::loader_registers>();
-    const int warp = nvidia::uniform(nvidia::thread() / 32);
-    if (warp == 0) {
-      HopperLoad<C>::schedule(arguments, shared);
-    } else {
-      HopperLoad<C>::meet();
-      if (nvidia::thread() == 32) HopperLoad<C>::load(arguments, shared);
-      if (nvidia::thread() == 64) HopperLoad<C>::load_queries(arguments, shared);
-    }
+    if (warp == 0) L::schedule(arguments, shared, schedule, first);
+    if (nvidia::thread() == 32) L::load(arguments, shared);
+    if (nvidia::thread() == 64) L::load_queries(arguments, shared);
   } else {
-    HopperLoad<C>::meet();
     hopper::take_registers<S::registers>();
     HopperForward<C>::compute(arguments, shared, group - 1);
   }

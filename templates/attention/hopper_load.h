@@ -86,13 +86,12 @@ struct HopperLoad {
   }
 
   // ---- the scheduling warp: names and describes tiles ----
-  HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared) {
+  // The first is `name`, which `schedule` found.
+  HSTU_DEVICE static void schedule(const HopperArguments& arguments, char* shared,
+                                   HopperSchedule<C>& schedule, TileName name) {
     const ForwardArguments& a = arguments.forward;
     const unsigned base = nvidia::shared_address(shared);
     const int lane = HopperTileLayer<C>::lane();
-    HopperSchedule<C> schedule(a);
-    TileName name = schedule.find(a, static_cast<unsigned>(nvidia::block() / workgroups_of_tile()));
-    meet();
     for (unsigned drawn = 0;; ++drawn) {
       const unsigned slot = drawn % S::tile_slots;
       HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot * S::tile_bytes);

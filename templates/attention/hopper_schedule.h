@@ -42,7 +42,7 @@ struct HopperSchedule {
   int lane_wait;   // tiles of the second round: those of the lowest ranks
   int lane_first;  // tiles of this round that sequences before it in the block have
 
-  HSTU_DEVICE explicit HopperSchedule(const ForwardArguments& a) {
+  HSTU_DEVICE void start(const ForwardArguments& a) {
     // Under a window that no rows see far beyond, all tiles are of the second round.
     block = {C::local && !C::minfull && !C::context ? 1 : 0, 0};
     // Of the 50 to 60 MB of L2 half is left for queries, output and the sequence before.

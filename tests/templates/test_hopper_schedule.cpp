@@ -70,7 +70,8 @@ std::vector<Described> draw(const ForwardArguments& a, unsigned from, unsigned s
   std::vector<Described> drawn;
   HopperTile shared{};
   lanes::warp([&](int lane) {
-    HopperSchedule<C> schedule(a);
+    HopperSchedule<C> schedule;
+    schedule.start(a);
     for (unsigned number = from;; number += step) {
       const TileName name = schedule.find(a, number);
       if (name.tile < 0) break;
