@@ -64,21 +64,21 @@ Result<std::unique_ptr<ForwardLauncher>> ForwardLauncher::create(Device& device,
 }
 
 Result<int64_t> ForwardLauncher::grid(const ForwardArguments& a) const {
-  Result<int64_t> count = tiles(a);
+  Result<int64_t> count = tiles(a, config_.tile_m);
   if (!count || !hopper_) return count;
   return std::min<int64_t>(*count, compute_units_);
 }
 
 // Few tiles of many keys leave most of the time to the longest: two workgroups share each then.
 bool ForwardLauncher::shares_tiles(const ForwardArguments& a) const {
-  constexpr int kLeastSteps = 8;
+  constexpr int kLeastKeys = 1024;
   if (!splits_) return false;
-  const Result<int64_t> count = tiles(a);
-  return count && *count <= compute_units_ * 5 / 4 && a.seqlen_kv >= kLeastSteps * config_.tile_n;
+  const Result<int64_t> count = tiles(a, kSharedRows);
+  return count && *count <= compute_units_ * 5 / 4 && a.seqlen_kv >= kLeastKeys;
 }
 
-Result<int64_t> ForwardLauncher::tiles(const ForwardArguments& a) const {
-  const int64_t tiles = (int64_t{a.seqlen_q} + config_.tile_m - 1) / config_.tile_m;
+Result<int64_t> ForwardLauncher::tiles(const ForwardArguments& a, int rows_of_tile) const {
+  const int64_t tiles = (int64_t{a.seqlen_q} + rows_of_tile - 1) / rows_of_tile;
   int64_t grid = 0;
   if (__builtin_mul_overflow(int64_t{a.batch} * a.heads, tiles, &grid)) {
     return Error{
@@ -97,7 +97,7 @@ Status ForwardLauncher::launch(DeviceKernel& kernel, const ForwardArguments& arg
   LaunchGrid grid{*workgroups, shape_.block, shape_.dynamic_lds_bytes};
   if (shares_tiles(arguments)) {
     grid.cluster = 2;
-    grid.grid = std::min<int64_t>(2 * *tiles(arguments), compute_units_ / 2 * 2);
+    grid.grid = std::min<int64_t>(2 * *tiles(arguments, kSharedRows), compute_units_ / 2 * 2);
   }
   if (!hopper_) return device_->launch(kernel, grid, &arguments, sizeof arguments, stream);
   const auto fill_and_launch = [&]() -> Status {

@@ -54,7 +54,8 @@ class ForwardLauncher {
   ForwardLauncher(Device& device, const Plan& plan);
   Status encode(const TensorMapShape& shape, int which, TensorMap& map) const;
   Result<size_t> slot_of(void* stream);
-  Result<int64_t> tiles(const ForwardArguments& arguments) const;
+  static constexpr int kSharedRows = 128;  // of a tile that two workgroups share
+  Result<int64_t> tiles(const ForwardArguments& arguments, int rows_of_tile) const;
   bool shares_tiles(const ForwardArguments& arguments) const;
 
   const uint64_t number_;  // never another launcher's

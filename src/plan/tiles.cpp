@@ -174,10 +174,10 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   const int wide = widest(t);
   // 64 rows a warpgroup. Three warpgroups hide more latency, and share each key among more rows,
   // where 152 registers a thread hold logits, probabilities and output.
-  const int groups = wide <= 64 ? 3 : 2;
+  const int groups = wide <= 128 ? 3 : 2;
   t.tile_m = 64 * groups;
-  t.tile_n = wide <= 128 ? 128 : 64;
-  t.stages = wide <= 64 ? 4 : wide <= 128 ? 3 : 2;
+  t.tile_n = wide <= 64 ? 128 : 64;
+  t.stages = wide <= 128 ? 4 : 2;
   t.q_buffers = wide <= 64 ? 2 : 1;
   t.waves = 4 * (groups + 1);
   t.waves_per_simd = groups + 1;

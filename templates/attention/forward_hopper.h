@@ -62,7 +62,7 @@ struct HopperForward {
     const HopperTile::Place place = L::place_of(tile);
     const long long batch = place.batch, head = place.head;
     const int row = place.first_row + 64 * group;
-    const int rows = min_of(64, L::mask_of(tile).seqlen_q - row);  // that exist
+    const int rows = L::rows_of(tile, group).exists;
     const long long token = L::tokens_of(tile).first_q + row;
     const float attn_scale = place.attn_scale;
     unsigned short* to =
@@ -419,7 +419,7 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
   HopperSchedule<C> schedule;
   TileName first{};
   if (warp == 0) {
-    schedule.start(arguments.forward);
+    schedule.start(arguments.forward, L::workgroups_of_tile() > 1);
     first = schedule.find(arguments.forward,
                           static_cast<unsigned>(nvidia::block() / L::workgroups_of_tile()));
   }

@@ -97,7 +97,7 @@ struct HopperLoad {
       HopperTile& t = *reinterpret_cast<HopperTile*>(shared + S::tiles + slot * S::tile_bytes);
       hopper::wait(base + S::tile_empty + 8 * slot, drawn / S::tile_slots % 2 ^ 1);
       if (name.tile >= 0)
-        describe<C>(t, a, name, lane);
+        describe<C>(t, a, name, schedule.cut, lane);
       else if (lane == 3)
         t.steps.count = -1;
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
@@ -151,12 +151,15 @@ struct HopperLoad {
       if (steps_of(tile).count < 0) break;
       const HopperTile::Place place = place_of(tile);
       const int first_row = tokens_of(tile).first_q + place.first_row;
-      hopper::arrive(base + S::tile_empty + 8 * slot);
       // The rows of each warpgroup as soon as it needs no older queries.
 #pragma unroll 1
       for (int group = 0; group < S::warpgroups; ++group) {
         const unsigned barrier = 8 * (buffer * S::warpgroups + group);
         hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
+        if (rows_of(tile, group).exists == 0) {
+          hopper::arrive(base + S::q_full + barrier);
+          continue;
+        }
         hopper::arrive_expect(base + S::q_full + barrier, S::q_bytes / S::warpgroups);
 #pragma unroll
         for (int panel = 0; panel < S::qk_panels; ++panel)
@@ -165,6 +168,7 @@ struct HopperLoad {
                            &arguments.q, panel * 64, first_row + group * 64, place.head,
                            C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
       }
+      hopper::arrive(base + S::tile_empty + 8 * slot);
     }
   }
 

@@ -2,9 +2,11 @@
 // Which query tile a persistent workgroup computes next. Tiles are numbered along the sequences, so
 // that those which read the same keys and values run at the same time and memory is read at an even
 // pace; within a sequence the longest come first: those of the highest index under a causal mask,
-// before them the one that holds contextual rows. Short tiles of the last sequences wait for a
-// second round, so that little is left to do when the first workgroup finds no more. Only real
-// tiles have a number. A workgroup asks for ever larger numbers, so the walk over the sequences
+// before them the one that holds contextual rows. Under a causal mask the last few sequences follow
+// in another order, the longest of all their tiles first, and the short tiles of many sequences
+// come last, so that little is left to do when the first workgroup finds no more. Only real tiles
+// have a number. Where tiles do not divide a sequence the first one is short, not the last:
+// its rows see the fewest keys, and no warpgroup works through all of them alone. A workgroup asks for ever larger numbers, so the walk over the sequences
 // never turns back.
 #pragma once
 
@@ -13,6 +15,24 @@
 #include "tile/hopper_machine.h"
 
 namespace hstu {
+
+// How sequences are cut into query tiles, in groups of 64 rows. A tile that two workgroups share has
+// two groups at most: where tiles are few the longest of them takes all the time.
+template <class C>
+struct HopperCut {
+  static constexpr int all_groups = C::tile_m / 64;
+  bool shared;
+
+  HSTU_DEVICE int groups() const { return shared ? min_of(all_groups, 2) : all_groups; }
+  HSTU_DEVICE int tiles(int rows) const { return tiles_of(ceil_div(rows, 64)); }
+  // Groups of a sequence's first tile that do not exist.
+  HSTU_DEVICE int missing(int rows) const { return tiles(rows) * groups() - ceil_div(rows, 64); }
+  // Tiles that so many groups need. Two divisors known to the compiler are fewer instructions than
+  // one that is not.
+  HSTU_DEVICE int tiles_of(int count) const {
+    return shared ? ceil_div(count, min_of(all_groups, 2)) : ceil_div(count, all_groups);
+  }
+};
 
 struct TileName {
   int batch, head;
@@ -25,13 +45,20 @@ struct TileName {
 // All 32 lanes of one warp hold a share of it: lane l knows the l-th sequence of the block.
 template <class C>
 struct HopperSchedule {
-  // 32 sequences or fewer, in one of the rounds.
+  // 32 sequences or fewer, in one of the rounds. Under a causal mask: the long tiles of most
+  // sequences, those of the last sequences, short ones. Under a window: the tiles whose rows see far
+  // beyond it, all others.
   struct Block {
-    int pass;   // 0: the first round, of all tiles but those that wait for the second, 1
+    int round;
     int batch;  // its first sequence
   };
-  int pairs_in_l2;    // sequences and heads whose keys and values fit the L2 cache; at least 1
-  int first_waiting;  // the first sequence with tiles for the second round under a causal mask
+  static constexpr bool ranked = C::causal && !C::local;  // by length in all rounds but the first
+  static constexpr int rounds = ranked ? 3 : C::local ? 2 : 1;
+  HopperCut<C> cut;
+  int group_heads;    // heads of a sequence that are worked through together, as far as L2 goes
+  int first_last;     // the first of the last sequences
+  int first_waiting;  // the first sequence with tiles for the last round under a causal mask
+  int last_round_sequences;
   int heads;
   Block block;
   unsigned base;         // number of the block's first tile
@@ -39,25 +66,36 @@ struct HopperSchedule {
   // This lane's sequence
   int lane_q;      // rows; what else there is to know of a sequence is read when one of its tiles
                    // is named
-  int lane_wait;   // tiles of the second round: those of the lowest ranks
+  int lane_wait;   // tiles of the last round: those of the lowest ranks
   int lane_first;  // tiles of this round that sequences before it in the block have
 
-  HSTU_DEVICE void start(const ForwardArguments& a) {
-    // Under a window that no rows see far beyond, all tiles are of the second round.
-    block = {C::local && !C::minfull && !C::context ? 1 : 0, 0};
+  // shared: whether two workgroups share each tile.
+  HSTU_DEVICE void start(const ForwardArguments& a, bool shared) {
+    cut.shared = shared;
     // Of the 50 to 60 MB of L2 half is left for queries, output and the sequence before.
     constexpr int l2_tokens = (24 << 20) / (2 * (C::head_dim_qk + C::head_dim_v));
-    pairs_in_l2 = max_of(l2_tokens / max_of(a.seqlen_kv, 1), 1);
     heads = a.heads;
+    group_heads = min_of(max_of(l2_tokens / max_of(a.seqlen_kv, 1), 1), heads);
     base = 0;
-    first_waiting = 0;
-    if (C::causal && !C::local) {
-      const float tiles = static_cast<float>(low_ranks(a)) * heads;  // of a sequence
-      if (tiles == 0.0f)
-        first_waiting = a.batch;
-      else if (8.0f * hopper::blocks() < tiles * (a.batch - 1))
-        first_waiting = a.batch - 1 - static_cast<int>(8.0f * hopper::blocks() / tiles);
+    first_last = first_waiting = 0;
+    last_round_sequences = 32;
+    // Under a window that no rows see far beyond, all tiles are of the second round.
+    block = {C::local && !C::minfull && !C::context ? 1 : 0, 0};
+    if (ranked) {
+      const float batch = static_cast<float>(a.batch), blocks = static_cast<float>(hopper::blocks());
+      const int rows = C::jagged ? a.seq_offsets_q[a.batch] : a.batch * a.seqlen_q;
+      const int keys = C::jagged ? a.seq_offsets_kv[a.batch] : a.batch * a.seqlen_kv;
+      // Sequences and their heads whose keys and values fit L2, if they are like the mean.
+      const float pairs = l2_tokens * batch / static_cast<float>(max_of(keys, 1));
+      const float tiles = (static_cast<float>(rows) / (64 * cut.groups() * batch) + 0.5f) * heads;  // of a sequence
+      // Three tiles a workgroup, if twice L2 holds their keys.
+      first_last = sequences_left(a, min_of(2.0f * pairs / heads, 3.0f * blocks / tiles));
+      // Eight of the tiles that wait a workgroup: together the work of one of the longest.
+      first_waiting = sequences_left(a, 2.0f * blocks / (low_ranks(a) * heads) + 1.0f);
+      // Those tiles see a quarter of the keys.
+      last_round_sequences = static_cast<int>(min_of(max_of(6.0f * pairs / heads, 1.0f), 32.0f));
     }
+    block = settled(a, block);
     load(a);
   }
 
@@ -71,12 +109,13 @@ struct HopperSchedule {
   HSTU_DEVICE TileName find(const ForwardArguments& a, unsigned number) {
     while (number - base >= block_tiles * heads) {
       base += block_tiles * heads;
-      block = after(a, block);
-      if (block.pass == passes) return {0, 0, -1, 0, 0, 0, 0, 0};
+      block.batch += block_sequences();
+      block = settled(a, block);
+      if (block.round == rounds) return {0, 0, -1, 0, 0, 0, 0, 0};
       load(a);
     }
     const Place place =
-        by_rank(block.pass) ? place_by_rank(number - base) : place_by_sequence(number - base);
+        ranked && block.round > 0 ? place_by_length(number - base) : place_by_sequence(number - base);
     const int tiles = hopper::of_lane(lane_tiles(), place.lane);
     // Contextual rows see all keys: the first tile has the highest rank.
     const int tile = !C::context ? place.rank : place.rank == tiles - 1 ? 0 : place.rank + 1;
@@ -98,20 +137,23 @@ struct HopperSchedule {
   };
 
   HSTU_DEVICE static int lane() { return nvidia::thread() % 32; }
-  static constexpr int passes = C::causal || C::local ? 2 : 1;
-
-  // The last tiles are put in order over a whole block: as many sequences as the L2 cache takes of
-  // the quarter of the keys that those tiles see.
-  HSTU_DEVICE static constexpr bool by_rank(int pass) {
-    return C::causal && !C::local && pass == 1;
+  // The first of the last `count` sequences, of one at least.
+  HSTU_DEVICE static int sequences_left(const ForwardArguments& a, float count) {
+    return count >= static_cast<float>(a.batch) ? 0
+                                                : a.batch - max_of(static_cast<int>(count), 1);
   }
-
-  HSTU_DEVICE int block_sequences(int pass) const {
-    return by_rank(pass) ? min_of(max_of(4 * pairs_in_l2 / heads, 1), 32) : 32;
+  HSTU_DEVICE int block_sequences() const {
+    return ranked && block.round == 2 ? last_round_sequences : 32;
   }
-  HSTU_DEVICE Block after(const ForwardArguments& a, Block b) const {
-    b.batch += block_sequences(b.pass);
-    if (b.batch >= a.batch) b = {b.pass + 1, first_waiting};
+  HSTU_DEVICE int end_of_round(const ForwardArguments& a, int round) const {
+    return ranked && round == 0 ? first_last : a.batch;
+  }
+  // The next block that has sequences.
+  HSTU_DEVICE Block settled(const ForwardArguments& a, Block b) const {
+    while (b.round < rounds && b.batch >= end_of_round(a, b.round)) {
+      ++b.round;
+      b.batch = !ranked ? 0 : b.round == 1 ? first_last : first_waiting;
+    }
     return b;
   }
 
@@ -124,7 +166,7 @@ struct HopperSchedule {
     const int high = hopper::of_lane(lane_high(), found);
     const unsigned tiles = high - hopper::of_lane(lane_low(), found);
     number -= hopper::of_lane(lane_first, found) * all_heads;
-    const unsigned group_heads = min_of(pairs_in_l2, heads), group_tiles = tiles * group_heads;
+    const unsigned group_tiles = tiles * group_heads;
     unsigned group = 0;
     if (number >= group_tiles) {
       group = number / group_tiles;
@@ -132,65 +174,71 @@ struct HopperSchedule {
     }
     const unsigned first_head = group * group_heads;
     const unsigned heads_here =
-        first_head + group_heads > all_heads ? all_heads - first_head : group_heads;
+        min_of(group_heads, static_cast<int>(all_heads - first_head));
     const unsigned row = number / heads_here;
     return {found, static_cast<int>(first_head + number - row * heads_here),
             high - 1 - static_cast<int>(row)};
   }
 
-  // Rank by rank over all sequences of the block.
-  HSTU_DEVICE Place place_by_rank(unsigned number) const {
+  // The longest first over all sequences of the block: by how many groups of 64 rows a sequence has
+  // up to the tile's end.
+  HSTU_DEVICE Place place_by_length(unsigned number) const {
     const unsigned row = number / static_cast<unsigned>(heads);
-    // The row-th in order of falling rank, found by counting how many tiles have at least a rank.
-    int rank = 0, above = hopper::max_of_lanes(lane_high());
-    while (above - rank > 1) {
-      const int middle = (rank + above) / 2;
+    // The length of the row-th, found by counting how many tiles have at least a length.
+    int length = 0, above = hopper::max_of_lanes(ceil_div(lane_q, 64)) + 1;
+    while (above - length > 1) {
+      const int middle = (length + above) / 2;
       if (static_cast<unsigned>(count_from(middle)) > row)
-        rank = middle;
+        length = middle;
       else
         above = middle;
     }
-    const int index = static_cast<int>(row) - count_from(rank + 1);
-    const bool has = lane_high() > rank && lane_low() <= rank;
+    const int index = static_cast<int>(row) - count_from(length + 1);
+    const int ends = length + cut.missing(lane_q), rank = cut.tiles_of(ends) - 1;
+    const bool has = (rank + 1) * cut.groups() == ends && lane_high() > rank && lane_low() <= rank;
     const int before = hopper::count_bits(hopper::lanes_where(has) & ((1u << lane()) - 1));
-    return {hopper::first_bit(hopper::lanes_where(has && before == index)),
-            static_cast<int>(number - row * heads), rank};
+    const int found = hopper::first_bit(hopper::lanes_where(has && before == index));
+    return {found, static_cast<int>(number - row * heads), hopper::of_lane(rank, found)};
   }
 
-  // Tiles of this sequence that wait for the second round. Under a causal mask those of the lowest
-  // quarter, which are 1/16 of the work: of so many sequences that every workgroup finds about
-  // eight of them, the work of one of the longest tiles; those of all would be read twice for
-  // nothing. Under a window all but those whose rows see far more keys than the window.
-  HSTU_DEVICE static int low_ranks(const ForwardArguments& a) {
-    return ceil_div(a.seqlen_q, C::tile_m) / 4;
+  // Tiles of this sequence that wait for the last round. Under a causal mask those of the lowest
+  // quarter, which are 1/16 of the work, of as many sequences as it takes; those of all would be
+  // read twice for nothing. Under a window all but those whose rows see far more keys than the
+  // window.
+  HSTU_DEVICE int low_ranks(const ForwardArguments& a) const {
+    return ceil_div(cut.tiles(max_of(a.seqlen_q, 1)), 4);
   }
   HSTU_DEVICE int waiting_tiles(const ForwardArguments& a, int sequence) const {
-    if (!C::local)
-      return C::causal && sequence >= first_waiting ? min_of(low_ranks(a), lane_tiles()) : 0;
+    if (!C::local) return ranked && sequence >= first_waiting ? min_of(low_ranks(a), lane_tiles()) : 0;
     int first = lane_tiles();  // that has such rows
     if (C::minfull) {
       const int wide =
           C::grouped ? a.groups[sequence / a.batches_per_group].minfull_len : a.uniform.minfull_len;
       const int targets = C::targets ? a.num_targets[sequence] : 0;
-      first = min_of(first, max_of(lane_q - targets - wide, 0) / C::tile_m);
+      const int group = max_of(lane_q - targets - wide, 0) / 64 + cut.missing(lane_q);
+      first = min_of(first, cut.tiles_of(group + 1) - 1);
     }
     return C::context ? max_of(first - 1, 0)
                       : first;  // the tile of contextual rows has the top rank
   }
   // Query tiles of this lane's sequence; ranks of those that belong to this pass, the highest of
   // which comes first.
-  HSTU_DEVICE int lane_tiles() const { return ceil_div(lane_q, C::tile_m); }
-  HSTU_DEVICE int lane_low() const { return block.pass == 0 ? lane_wait : 0; }
-  HSTU_DEVICE int lane_high() const { return block.pass == 0 ? lane_tiles() : lane_wait; }
-  // Tiles of the round with at least this rank.
-  HSTU_DEVICE int count_from(int rank) const {
+  HSTU_DEVICE int lane_tiles() const { return cut.tiles(lane_q); }
+  HSTU_DEVICE bool waiting_round() const { return rounds > 1 && block.round == rounds - 1; }
+  HSTU_DEVICE int lane_low() const { return waiting_round() ? 0 : lane_wait; }
+  HSTU_DEVICE int lane_high() const { return waiting_round() ? lane_wait : lane_tiles(); }
+  // Tiles of the round with at least this length.
+  HSTU_DEVICE int count_from(int length) const {
+    const int rank = cut.tiles_of(length + cut.missing(lane_q)) - 1;
     return hopper::sum_of_lanes(max_of(lane_high() - max_of(rank, lane_low()), 0));
   }
   HSTU_DEVICE void load(const ForwardArguments& a) {
     lane_q = lane_wait = 0;
     const int sequence = block.batch + lane();
-    if (lane() < block_sequences(block.pass) && sequence < a.batch) {
+    if (sequence < a.batch)
       lane_q = C::jagged ? a.seq_offsets_q[sequence + 1] - a.seq_offsets_q[sequence] : a.seqlen_q;
+    if (lane() >= block_sequences() || sequence >= end_of_round(a, block.round)) lane_q = 0;
+    if (lane_q > 0) {
       lane_wait = waiting_tiles(a, sequence);
       if (C::targets) hopper::prefetch(a.num_targets + sequence);  // find() reads it
     }

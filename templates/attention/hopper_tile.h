@@ -21,7 +21,7 @@ struct HopperTile {
   } steps;
   struct alignas(16) Place {
     int batch, head;
-    int first_row;  // within the sequence
+    int first_row;  // within the sequence; below 0 where its first groups of 64 do not exist
     float attn_scale;
   } place;
   struct alignas(16) Tokens {
@@ -35,8 +35,8 @@ struct HopperTile {
   struct alignas(16) Rows {
     int full_first, full_end;
     int begin, end, diagonal_begin, diagonal_end;
-    int few;  // whether some row may see but a few keys
-    int unused;
+    int few;     // whether some row may see but a few keys
+    int exists;  // how many of the rows do
   } rows[3];
   // For the same rows: the keys that all of them see.
   struct alignas(16) Common {
@@ -55,16 +55,17 @@ HSTU_DEVICE int first_key(const HopperTile::Steps& t, int step) {
 // All 32 lanes call; lane g works out the keys of warpgroup g's rows, lane 3 those of the tile.
 template <class C>
 HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileName& name,
-                          int lane) {
+                          HopperCut<C> cut, int lane) {
   constexpr MaskFeatures features{C::causal,  C::cross,   C::local,
                                   C::context, C::minfull, C::targets};
   GroupArguments group = a.uniform;
   if (C::grouped) group = a.groups[name.batch / a.batches_per_group];
-  const int first_row = name.tile * C::tile_m;
+  const int first_row = 64 * (name.tile * cut.groups() - cut.missing(name.seqlen_q));
   const SequenceMask mask = resolve_mask(features, name.seqlen_q, name.seqlen_kv, name.targets,
                                          group.local_len, group.context_len, group.minfull_len);
   const int row = lane < 3 ? first_row + 64 * lane : first_row;
-  const TileKeys keys = tile_keys(features, mask, row, row + (lane < 3 ? 64 : C::tile_m));
+  const int rows = lane >= 3 ? 64 * cut.groups() : lane < cut.groups() ? 64 : 0;
+  const TileKeys keys = tile_keys(features, mask, max_of(row, 0), row + rows);
   const int begin = hopper::of_lane(keys.begin, 3), end = hopper::of_lane(keys.end, 3);
   // Steps start at multiples of 64, so that a warpgroup's own rows and keys meet in half steps.
   const int main_begin = begin / 64 * 64;
@@ -93,7 +94,7 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
                     keys.diagonal_begin,
                     keys.diagonal_end,
                     keys.full_end - keys.full_begin < 32,
-                    0};
+                    row < 0 ? 0 : max_of(min_of(rows, name.seqlen_q - row), 0)};
   }
   if (lane == 3) {
     t.steps = {count, diagonal_count, diagonal_begin, main_begin};

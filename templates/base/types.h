@@ -20,6 +20,8 @@ enum class Activation { silu, softmax };
 
 HSTU_HOST_DEVICE constexpr int min_of(int a, int b) { return a < b ? a : b; }
 HSTU_HOST_DEVICE constexpr int max_of(int a, int b) { return a > b ? a : b; }
+HSTU_HOST_DEVICE constexpr float min_of(float a, float b) { return a < b ? a : b; }
+HSTU_HOST_DEVICE constexpr float max_of(float a, float b) { return a > b ? a : b; }
 HSTU_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 HSTU_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper kernel's scheduling warp, 32 lanes of it on the host: every query tile is named
-// exactly once, and the steps of a tile hold every key that its rows see exactly once.
+// exactly once, every row is in one of them, and the steps of a tile hold every key that its rows
+// see exactly once.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -66,16 +68,17 @@ struct Described {
 
 // What workgroup `from` of `step` draws when it takes every step-th number.
 template <class C>
-std::vector<Described> draw(const ForwardArguments& a, unsigned from, unsigned step) {
+std::vector<Described> draw(const ForwardArguments& a, unsigned from, unsigned step,
+                            bool paired = false) {
   std::vector<Described> drawn;
   HopperTile shared{};
   lanes::warp([&](int lane) {
     HopperSchedule<C> schedule;
-    schedule.start(a);
+    schedule.start(a, paired);
     for (unsigned number = from;; number += step) {
       const TileName name = schedule.find(a, number);
       if (name.tile < 0) break;
-      describe<C>(shared, a, name, lane);
+      describe<C>(shared, a, name, schedule.cut, lane);
       hopper::warp_barrier();
       if (lane == 0) drawn.push_back({name, shared});
       hopper::warp_barrier();
@@ -90,10 +93,9 @@ std::string judge(const Described& d) {
   constexpr MaskFeatures f{C::causal, C::cross, C::local, C::context, C::minfull, C::targets};
   const SequenceMask& m = d.tile.mask.mask;
   const HopperTile::Steps& steps = d.tile.steps;
-  const int first_row = d.name.tile * C::tile_m;
   for (int group = 0; group < C::waves / 4 - 1; ++group) {
     const HopperTile::Rows& rows = d.tile.rows[group];
-    const int begin = first_row + 64 * group, end = std::min(begin + 64, m.seqlen_q);
+    const int begin = d.tile.place.first_row + 64 * group, end = begin + rows.exists;
     // The ends of the rows and a few between: every row would take minutes.
     for (int row = begin; row < end; row += row == begin || row + 7 >= end ? 1 : 7) {
       const RowKeys keys = row_keys(f, m, row);
@@ -138,15 +140,20 @@ void check(std::mt19937& random, int rounds) {
     a.seq_offsets_kv = C::jagged ? b.offsets_kv.data() : nullptr;
     a.num_targets = C::targets ? b.targets.data() : nullptr;
     const unsigned step = 1 + random() % 3;
+    const bool paired = random() % 3 == 0;  // two workgroups share each tile
     hopper::launched = round % 2 == 0 ? 132 : 1 + static_cast<int>(random() % 3);
     std::set<std::tuple<int, int, int>> named;
+    std::map<std::tuple<int, int, int>, int> pieces;  // sequence, head, first row: rows
     size_t drawn = 0;
     std::string wrong;
     for (unsigned from = 0; from < step; ++from) {
-      for (const Described& d : draw<C>(a, from, step)) {
+      for (const Described& d : draw<C>(a, from, step, paired)) {
         ++drawn;
         named.insert({d.name.batch, d.name.head, d.name.tile});
         const int i = d.name.batch;
+        for (int group = 0; group < C::waves / 4 - 1; ++group)
+          if (const int rows = d.tile.rows[group].exists; rows != 0)
+            pieces[{i, d.name.head, d.tile.place.first_row + 64 * group}] += rows;
         const bool right = d.name.seqlen_q == b.offsets_q[i + 1] - b.offsets_q[i] &&
                            d.name.seqlen_kv == b.offsets_kv[i + 1] - b.offsets_kv[i] &&
                            d.name.targets == b.targets[i] &&
@@ -156,14 +163,30 @@ void check(std::mt19937& random, int rounds) {
         if (wrong.empty() && d.name.head == 0) wrong = judge<C>(d);
       }
     }
+    const int tile_rows = paired ? std::min(C::tile_m, 128) : C::tile_m;
     std::set<std::tuple<int, int, int>> want;
     for (int i = 0; i < a.batch; ++i)
       for (int h = 0; h < a.heads; ++h)
-        for (int t = 0; t * C::tile_m < b.offsets_q[i + 1] - b.offsets_q[i]; ++t)
+        for (int t = 0; t * tile_rows < b.offsets_q[i + 1] - b.offsets_q[i]; ++t)
           want.insert({i, h, t});
+    // Every row in one piece of a tile.
+    for (int i = 0; i < a.batch; ++i) {
+      for (int h = 0; h < a.heads; ++h) {
+        for (int row = 0; row < b.offsets_q[i + 1] - b.offsets_q[i]; row += 64) {
+          const auto piece = pieces.find({i, h, row});
+          const int rows = std::min(64, b.offsets_q[i + 1] - b.offsets_q[i] - row);
+          if (piece == pieces.end() || piece->second != rows) {
+            if (wrong.empty()) wrong = fmt::format("row {} of sequence {} is in no tile", row, i);
+          } else {
+            pieces.erase(piece);
+          }
+        }
+      }
+    }
+    if (!pieces.empty() && wrong.empty()) wrong = "a tile has rows that do not exist";
     INFO(fmt::format(
-        "workgroups {} round {} batch {} heads {} longest {} window {} context {} wide {}",
-        hopper::launched, round, a.batch, a.heads, a.seqlen_q, a.uniform.local_len,
+        "workgroups {}{} round {} batch {} heads {} longest {} window {} context {} wide {}",
+        hopper::launched, paired ? " in pairs" : "", round, a.batch, a.heads, a.seqlen_q, a.uniform.local_len,
         a.uniform.context_len, a.uniform.minfull_len));
     CHECK(wrong == "");
     CHECK(drawn == want.size());
@@ -177,6 +200,7 @@ TEST_CASE("Hopper: every tile is named once, every visible key is in one step") 
   std::mt19937 random(11);
   //          causal cross  local  context targets groups keys jagged
   check<Shape<true, false, false, false, true, 2, 128, true>>(random, 5);
+  check<Shape<true, false, false, false, true, 3, 64, true>>(random, 5);
   check<Shape<true, false, true, true, true, 2, 128, true>>(random, 5);
   check<Shape<true, false, true, true, true, 3, 128, true>>(random, 3);
   check<Shape<false, false, true, true, true, 2, 64, true>>(random, 3);
@@ -208,11 +232,11 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   using C = Shape<true, false, true, false, true, 2, 128, true>;
   std::mt19937 random(3);
   Batch b = random_batch<C>(random, false);
-  b.offsets_q = b.offsets_kv = {0, 700};
+  b.offsets_q = b.offsets_kv = {0, 760};  // six whole tiles
   b.targets = {40};
   ForwardArguments& a = b.arguments;
   a.batch = a.heads = 1;
-  a.seqlen_q = a.seqlen_kv = 700;
+  a.seqlen_q = a.seqlen_kv = 760;
   a.uniform = {200, 0, 0, 1.0f};
   a.seq_offsets_q = b.offsets_q.data();
   a.seq_offsets_kv = b.offsets_kv.data();
@@ -234,5 +258,5 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   CHECK(noticed([](HopperTile& t) { t.rows[0].few = 0; }));
   CHECK(noticed([](HopperTile& t) { ++t.common[0].end; }));
   CHECK(noticed([](HopperTile& t) { --t.common[1].begin; }));
-  CHECK(noticed([](HopperTile& t) { t.rows[0].diagonal_end -= 1; }));
+  CHECK(noticed([](HopperTile& t) { t.rows[1].diagonal_end -= 1; }));
 }
