@@ -71,10 +71,12 @@ Result<int64_t> ForwardLauncher::grid(const ForwardArguments& a) const {
 
 // Few tiles of many keys leave most of the time to the longest: two workgroups share each then.
 bool ForwardLauncher::shares_tiles(const ForwardArguments& a) const {
-  constexpr int kLeastKeys = 1024;
+  // What the two exchange weighs less the more keys there are.
+  constexpr int kSomeKeys = 1024, kManyKeys = 3072;
   if (!splits_) return false;
   const Result<int64_t> count = tiles(a, kSharedRows);
-  return count && *count <= compute_units_ * 5 / 4 && a.seqlen_kv >= kLeastKeys;
+  return count && ((*count <= compute_units_ * 5 / 4 && a.seqlen_kv >= kSomeKeys) ||
+                   (*count <= compute_units_ * 2 && a.seqlen_kv >= kManyKeys));
 }
 
 Result<int64_t> ForwardLauncher::tiles(const ForwardArguments& a, int rows_of_tile) const {

@@ -103,17 +103,6 @@ struct HopperLoad {
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
       hopper::arrive(base + S::tile_full + 8 * slot);
       if (name.tile < 0) break;
-      // Queries come late where there is one buffer: they wait in L2.
-      hopper::warp_barrier();
-      if (S::early && lane == 0 && drawn > 0) {
-        const HopperTile::Place place = place_of(tile_at(base, slot));
-        const int first_row = tokens_of(tile_at(base, slot)).first_q + place.first_row;
-#pragma unroll 1
-        for (int part = 0; part < S::warpgroups * S::qk_panels; ++part)
-          hopper::prefetch_box(&arguments.q, part % S::qk_panels * 64,
-                               first_row + part / S::qk_panels * 64, place.head,
-                               C::jagged ? 0 : place.batch);
-      }
       // Drawn no earlier than its keys could be loaded: who has a long tile leaves others the rest.
       hopper::wait(base + S::tile_taken, drawn % 2);
       unsigned next = 0;

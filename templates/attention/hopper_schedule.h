@@ -6,8 +6,8 @@
 // in another order, the longest of all their tiles first, and the short tiles of many sequences
 // come last, so that little is left to do when the first workgroup finds no more. Only real tiles
 // have a number. Where tiles do not divide a sequence the first one is short, not the last:
-// its rows see the fewest keys, and no warpgroup works through all of them alone. A workgroup asks for ever larger numbers, so the walk over the sequences
-// never turns back.
+// its rows see the fewest keys, and no warpgroup works through all of them alone. A workgroup asks
+// for ever larger numbers, so the walk over the sequences never turns back.
 #pragma once
 
 #include "attention/arguments.h"
@@ -16,8 +16,8 @@
 
 namespace hstu {
 
-// How sequences are cut into query tiles, in groups of 64 rows. A tile that two workgroups share has
-// two groups at most: where tiles are few the longest of them takes all the time.
+// How sequences are cut into query tiles, in groups of 64 rows. A tile that two workgroups share
+// has two groups at most: where tiles are few the longest of them takes all the time.
 template <class C>
 struct HopperCut {
   static constexpr int all_groups = C::tile_m / 64;
@@ -46,8 +46,8 @@ struct TileName {
 template <class C>
 struct HopperSchedule {
   // 32 sequences or fewer, in one of the rounds. Under a causal mask: the long tiles of most
-  // sequences, those of the last sequences, short ones. Under a window: the tiles whose rows see far
-  // beyond it, all others.
+  // sequences, those of the last sequences, short ones. Under a window: the tiles whose rows see
+  // far beyond it, all others.
   struct Block {
     int round;
     int batch;  // its first sequence
@@ -58,14 +58,15 @@ struct HopperSchedule {
   int group_heads;    // heads of a sequence that are worked through together, as far as L2 goes
   int first_last;     // the first of the last sequences
   int first_waiting;  // the first sequence with tiles for the last round under a causal mask
-  int last_round_sequences;
+  int last_round_sequences;  // of a block of the last round
   int heads;
   Block block;
   unsigned base;         // number of the block's first tile
   unsigned block_tiles;  // of one head
   // This lane's sequence
-  int lane_q;      // rows; what else there is to know of a sequence is read when one of its tiles
-                   // is named
+  int lane_q, lane_kv;              // rows and keys
+  int lane_begin_q, lane_begin_kv;  // tokens it begins at; 0 if batched
+  int lane_targets;
   int lane_wait;   // tiles of the last round: those of the lowest ranks
   int lane_first;  // tiles of this round that sequences before it in the block have
 
@@ -82,18 +83,18 @@ struct HopperSchedule {
     // Under a window that no rows see far beyond, all tiles are of the second round.
     block = {C::local && !C::minfull && !C::context ? 1 : 0, 0};
     if (ranked) {
-      const float batch = static_cast<float>(a.batch), blocks = static_cast<float>(hopper::blocks());
-      const int rows = C::jagged ? a.seq_offsets_q[a.batch] : a.batch * a.seqlen_q;
-      const int keys = C::jagged ? a.seq_offsets_kv[a.batch] : a.batch * a.seqlen_kv;
-      // Sequences and their heads whose keys and values fit L2, if they are like the mean.
-      const float pairs = l2_tokens * batch / static_cast<float>(max_of(keys, 1));
-      const float tiles = (static_cast<float>(rows) / (64 * cut.groups() * batch) + 0.5f) * heads;  // of a sequence
-      // Three tiles a workgroup, if twice L2 holds their keys.
-      first_last = sequences_left(a, min_of(2.0f * pairs / heads, 3.0f * blocks / tiles));
-      // Eight of the tiles that wait a workgroup: together the work of one of the longest.
-      first_waiting = sequences_left(a, 2.0f * blocks / (low_ranks(a) * heads) + 1.0f);
-      // Those tiles see a quarter of the keys.
-      last_round_sequences = static_cast<int>(min_of(max_of(6.0f * pairs / heads, 1.0f), 32.0f));
+      const float batch = static_cast<float>(a.batch);
+      const float rows = C::jagged ? static_cast<float>(a.seq_offsets_q[a.batch]) / batch
+                                   : static_cast<float>(a.seqlen_q);  // of a sequence, in the mean
+      const float keys = C::jagged ? static_cast<float>(a.seq_offsets_kv[a.batch]) / batch
+                                   : static_cast<float>(a.seqlen_kv);
+      // As many sequences as fit L2, or have a tile for each workgroup.
+      const float fit = l2_tokens / (max_of(keys, 1.0f) * heads);
+      const float one = hopper::blocks() / ((rows / (64 * cut.groups()) + 0.5f) * heads);
+      first_last = sequences_left(a, min_of(2.0f * fit, 3.0f * one));
+      // Two of the tiles that wait for each workgroup; they see a quarter of the keys.
+      first_waiting = sequences_left(a, 2.0f * hopper::blocks() / (low_ranks(a) * heads) + 1.0f);
+      last_round_sequences = static_cast<int>(min_of(max_of(6.0f * fit, 1.0f), 32.0f));
     }
     block = settled(a, block);
     load(a);
@@ -114,21 +115,21 @@ struct HopperSchedule {
       if (block.round == rounds) return {0, 0, -1, 0, 0, 0, 0, 0};
       load(a);
     }
-    const Place place =
-        ranked && block.round > 0 ? place_by_length(number - base) : place_by_sequence(number - base);
+    const Place place = ranked && block.round > 0 ? place_by_length(number - base)
+                                                  : place_by_sequence(number - base);
     const int tiles = hopper::of_lane(lane_tiles(), place.lane);
     // Contextual rows see all keys: the first tile has the highest rank.
     const int tile = !C::context ? place.rank : place.rank == tiles - 1 ? 0 : place.rank + 1;
     const int sequence = block.batch + place.lane;
-    TileName name{sequence, place.head, tile, 0, 0, a.seqlen_q, a.seqlen_kv, 0};
-    if (C::jagged) {
-      name.first_q = a.seq_offsets_q[sequence];
-      name.first_kv = a.seq_offsets_kv[sequence];
-      name.seqlen_q = a.seq_offsets_q[sequence + 1] - name.first_q;
-      name.seqlen_kv = a.seq_offsets_kv[sequence + 1] - name.first_kv;
-    }
-    if (C::targets) name.targets = a.num_targets[sequence];
-    return name;
+    const auto told = [&](int of_lanes) { return hopper::of_lane(of_lanes, place.lane); };
+    return {sequence,
+            place.head,
+            tile,
+            told(lane_begin_q),
+            told(lane_begin_kv),
+            told(lane_q),
+            told(lane_kv),
+            C::targets ? told(lane_targets) : 0};
   }
 
  private:
@@ -139,8 +140,7 @@ struct HopperSchedule {
   HSTU_DEVICE static int lane() { return nvidia::thread() % 32; }
   // The first of the last `count` sequences, of one at least.
   HSTU_DEVICE static int sequences_left(const ForwardArguments& a, float count) {
-    return count >= static_cast<float>(a.batch) ? 0
-                                                : a.batch - max_of(static_cast<int>(count), 1);
+    return count >= static_cast<float>(a.batch) ? 0 : a.batch - max_of(static_cast<int>(count), 1);
   }
   HSTU_DEVICE int block_sequences() const {
     return ranked && block.round == 2 ? last_round_sequences : 32;
@@ -173,8 +173,7 @@ struct HopperSchedule {
       number -= group * group_tiles;
     }
     const unsigned first_head = group * group_heads;
-    const unsigned heads_here =
-        min_of(group_heads, static_cast<int>(all_heads - first_head));
+    const unsigned heads_here = min_of(group_heads, static_cast<int>(all_heads - first_head));
     const unsigned row = number / heads_here;
     return {found, static_cast<int>(first_head + number - row * heads_here),
             high - 1 - static_cast<int>(row)};
@@ -209,19 +208,19 @@ struct HopperSchedule {
     return ceil_div(cut.tiles(max_of(a.seqlen_q, 1)), 4);
   }
   HSTU_DEVICE int waiting_tiles(const ForwardArguments& a, int sequence) const {
-    if (!C::local) return ranked && sequence >= first_waiting ? min_of(low_ranks(a), lane_tiles()) : 0;
+    if (!C::local)
+      return ranked && sequence >= first_waiting ? min_of(low_ranks(a), lane_tiles()) : 0;
     int first = lane_tiles();  // that has such rows
     if (C::minfull) {
       const int wide =
           C::grouped ? a.groups[sequence / a.batches_per_group].minfull_len : a.uniform.minfull_len;
-      const int targets = C::targets ? a.num_targets[sequence] : 0;
-      const int group = max_of(lane_q - targets - wide, 0) / 64 + cut.missing(lane_q);
+      const int group = max_of(lane_q - lane_targets - wide, 0) / 64 + cut.missing(lane_q);
       first = min_of(first, cut.tiles_of(group + 1) - 1);
     }
     return C::context ? max_of(first - 1, 0)
                       : first;  // the tile of contextual rows has the top rank
   }
-  // Query tiles of this lane's sequence; ranks of those that belong to this pass, the highest of
+  // Query tiles of this lane's sequence; ranks of those that belong to this round, the highest of
   // which comes first.
   HSTU_DEVICE int lane_tiles() const { return cut.tiles(lane_q); }
   HSTU_DEVICE bool waiting_round() const { return rounds > 1 && block.round == rounds - 1; }
@@ -233,15 +232,21 @@ struct HopperSchedule {
     return hopper::sum_of_lanes(max_of(lane_high() - max_of(rank, lane_low()), 0));
   }
   HSTU_DEVICE void load(const ForwardArguments& a) {
-    lane_q = lane_wait = 0;
     const int sequence = block.batch + lane();
-    if (sequence < a.batch)
-      lane_q = C::jagged ? a.seq_offsets_q[sequence + 1] - a.seq_offsets_q[sequence] : a.seqlen_q;
-    if (lane() >= block_sequences() || sequence >= end_of_round(a, block.round)) lane_q = 0;
-    if (lane_q > 0) {
-      lane_wait = waiting_tiles(a, sequence);
-      if (C::targets) hopper::prefetch(a.num_targets + sequence);  // find() reads it
+    lane_q = lane_kv = lane_begin_q = lane_begin_kv = lane_targets = lane_wait = 0;
+    if (sequence < a.batch) {
+      lane_q = a.seqlen_q;
+      lane_kv = a.seqlen_kv;
+      if (C::jagged) {
+        lane_begin_q = a.seq_offsets_q[sequence];
+        lane_begin_kv = a.seq_offsets_kv[sequence];
+        lane_q = a.seq_offsets_q[sequence + 1] - lane_begin_q;
+        lane_kv = a.seq_offsets_kv[sequence + 1] - lane_begin_kv;
+      }
+      if (C::targets) lane_targets = a.num_targets[sequence];
     }
+    if (lane() >= block_sequences() || sequence >= end_of_round(a, block.round)) lane_q = 0;
+    if (lane_q > 0) lane_wait = waiting_tiles(a, sequence);
     const int tiles = lane_high() - lane_low();
     int sum = tiles;
 #pragma unroll

@@ -46,12 +46,6 @@ HSTU_DEVICE void copy_box(unsigned to, const TensorMap* map, int element, int to
       "l"(map), "r"(element), "r"(token), "r"(head), "r"(batch), "r"(barrier), "l"(policy)
       : "memory");
 }
-// The same only into the L2 cache.
-HSTU_DEVICE void prefetch_box(const TensorMap* map, int element, int token, int head, int batch) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map),
-               "r"(element), "r"(token), "r"(head), "r"(batch)
-               : "memory");
-}
 HSTU_DEVICE void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -185,10 +179,6 @@ HSTU_DEVICE unsigned shuffle_xor(unsigned x, int mask) {
 HSTU_DEVICE void warp_barrier() { __syncwarp(); }
 HSTU_DEVICE int blocks() { return static_cast<int>(gridDim.x); }
 HSTU_DEVICE unsigned add_to(unsigned* counter, unsigned x) { return atomicAdd(counter, x); }
-// Into the L2 cache.
-HSTU_DEVICE void prefetch(const void* p) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p) : "memory");
-}
 HSTU_DEVICE void device_fence() { __threadfence(); }
 // Four 8x8 matrices of 16-bit values to shared memory: lane 8m + r names the address of row r of
 // matrix m; y[m] holds row lane / 4, columns 2 (lane % 4) and the next.

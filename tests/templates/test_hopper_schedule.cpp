@@ -186,8 +186,8 @@ void check(std::mt19937& random, int rounds) {
     if (!pieces.empty() && wrong.empty()) wrong = "a tile has rows that do not exist";
     INFO(fmt::format(
         "workgroups {}{} round {} batch {} heads {} longest {} window {} context {} wide {}",
-        hopper::launched, paired ? " in pairs" : "", round, a.batch, a.heads, a.seqlen_q, a.uniform.local_len,
-        a.uniform.context_len, a.uniform.minfull_len));
+        hopper::launched, paired ? " in pairs" : "", round, a.batch, a.heads, a.seqlen_q,
+        a.uniform.local_len, a.uniform.context_len, a.uniform.minfull_len));
     CHECK(wrong == "");
     CHECK(drawn == want.size());
     CHECK(named == want);

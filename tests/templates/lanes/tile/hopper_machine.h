@@ -35,7 +35,6 @@ inline int count_bits(unsigned x) { return __builtin_popcount(x); }
 inline int first_bit(unsigned x) { return __builtin_ffs(static_cast<int>(x)) - 1; }
 inline int launched = 132;  // workgroups
 inline int blocks() { return launched; }
-inline void prefetch(const void*) {}
 inline void warp_barrier() {
   lanes::exchange(0, [](const int*) { return 0; });
 }
