@@ -213,6 +213,46 @@ TEST_CASE("Hopper: every tile is named once, every visible key is in one step") 
   check<Shape<true, false, true, true, true, 2, 128, true, false>>(random, 2);
 }
 
+TEST_CASE("Hopper: workgroups end at nearly the same time") {
+  // A model: a tile takes as long as a step and a half beside its steps, and workgroups draw the
+  // next when they are done. The bound is what the longest has over the mean.
+  using C = Shape<true, false, false, false, true, 3, 64, true>;
+  struct Row {
+    int batch, longest, targets;
+    bool uneven;
+    double bound;
+  };
+  const Row row = GENERATE(Row{32, 1024, 0, false, 1.06}, Row{32, 2048, 0, false, 1.03},
+                           Row{8, 4096, 256, false, 1.04}, Row{128, 512, 64, true, 1.10},
+                           Row{300, 512, 20, true, 1.04});
+  std::mt19937 random(5);
+  Batch b;
+  for (int i = 0; i < row.batch; ++i) {
+    const int n = row.uneven
+                      ? row.targets + static_cast<int>(random() % (row.longest - row.targets + 1))
+                      : row.longest;
+    b.offsets_q.push_back(b.offsets_q.back() + n);
+    b.targets.push_back(row.targets);
+  }
+  ForwardArguments& a = b.arguments;
+  a.batch = row.batch;
+  a.heads = 4;
+  a.seqlen_q = a.seqlen_kv = row.longest;
+  a.seq_offsets_q = a.seq_offsets_kv = b.offsets_q.data();
+  a.num_targets = b.targets.data();
+  hopper::launched = 132;
+  std::vector<double> free_at(132);
+  double all = 0;
+  for (const Described& d : draw<C>(a, 0, 1)) {
+    const double takes = 1.5 + d.tile.steps.count;
+    *std::min_element(free_at.begin(), free_at.end()) += takes;
+    all += takes;
+  }
+  const double longest = *std::max_element(free_at.begin(), free_at.end());
+  INFO(fmt::format("batch {} longest {}", row.batch, row.longest));
+  CHECK(longest / (all / 132) < row.bound);
+}
+
 TEST_CASE("Hopper: pairs of workgroups draw every number once, in rising order") {
   using Schedule = HopperSchedule<Shape<true, false, false, false, true, 2, 128, true>>;
   for (const unsigned pairs : {1u, 2u, 5u, 66u}) {
