@@ -81,17 +81,18 @@ cat >"$scratch/few64.json" <<'JSON'
  "uih_lengths": [1500, 0, 1100], "validate": {"rows": 64},
  "mask": {"causal": true, "local_len": 300, "context_len": 5, "minfull_len": 100}}
 JSON
-# Twice as many, of very many keys.
+# More than 5/4 of the multiprocessors, of so many keys that pairs still pay.
 cat >"$scratch/fewlong.json" <<'JSON'
-{"op": "hstu_attention", "heads": 2, "head_dim_qk": 64, "batch": 2, "uih_lengths": [5000, 3300],
+{"op": "hstu_attention", "heads": 3, "head_dim_qk": 64, "batch": 2, "uih_lengths": [5000, 3300],
  "num_targets": [100, 33], "validate": {"rows": 64}}
 JSON
 for few in few128 few64 fewlong; do step "few long tiles, $few" run "$scratch/$few.json" || failed=1; done
 
-# Target rows whose warpgroup passes over steps between two that it computes.
+# Target rows whose warpgroup passes over steps between two that it computes; tiles enough that none
+# is shared.
 for dim in 64 128 256; do
   cat >"$scratch/targets$dim.json" <<JSON
-{"op": "hstu_attention", "heads": 2, "head_dim_qk": $dim, "batch": 2, "uih_lengths": [512, 1090],
+{"op": "hstu_attention", "heads": 8, "head_dim_qk": $dim, "batch": 2, "uih_lengths": [512, 1090],
  "num_targets": [256, 300], "validate": {"rows": 64}}
 JSON
   step "target rows, head dim $dim" run "$scratch/targets$dim.json" || failed=1
@@ -136,7 +137,7 @@ if [ $sanitize = yes ]; then
     for tool in memcheck racecheck synccheck; do
       check=("$checker" --tool "$tool" --error-exitcode 99 --target-processes application-only)
       for spec in "$specs"/{quickstart,group-special,cross-mask-test,mask-test}.json \
-        "$scratch"/{few128,few64,fewlong,targets64,targets256}.json; do
+        "$scratch"/{few128,few64,fewlong,targets64,targets128,targets256}.json; do
         step "$tool $(basename "$spec")" "${check[@]}" "$program" run "$spec" --device "$device" \
           --cache-dir "$scratch/cache" || failed=1
       done

@@ -58,7 +58,8 @@ Comparison compare(const Problem& problem, const Geometry& geometry, const HostT
 // Query rows of sequence b to check for head h, ascending. All when validate.rows is 0; else
 // validate.rows rows spread at random over all tokens of the head, and of every sequence the first
 // and last row, both sides of each place where the mask changes its form (regions, wide rows,
-// window edges), and the edges of tiles of tile_m rows: of all, or of 16 that move with b and h.
+// window edges), and the edges of tiles of tile_m rows, cut from the first row or, in groups of 64,
+// from the last: of all, or of 16 that move with b and h.
 std::vector<int32_t> rows_to_check(const Problem& problem, const Geometry& geometry, int64_t b,
                                    int32_t h, int tile_m);
 

@@ -36,8 +36,10 @@ void add_tile_edges(int64_t seqlen, int64_t tile_m, int64_t b, int32_t h,
   const auto start = static_cast<int64_t>(mix(b, h) >> 1);
   for (int64_t n = 0; n < std::min(tiles, kMost); ++n) {
     const int64_t tile = tiles <= kMost ? n : (start % tiles + n * tiles / kMost) % tiles;
-    rows.push_back(tile * tile_m);
-    rows.push_back(tile * tile_m + tile_m - 1);
+    // Cut from the first row, or, by kernels whose first tile is the short one, from the last.
+    const int64_t shift = tile_m % 64 == 0 ? tiles * tile_m - (seqlen + 63) / 64 * 64 : 0;
+    for (const int64_t row : {tile * tile_m, tile * tile_m - shift})
+      rows.insert(rows.end(), {row, row + tile_m - 1});
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/bench.hpp"
 #include "plan/tiles.hpp"
+#include "tile/hopper_shape.h"  // templates/
 
 namespace hstu::jit {
 namespace {
@@ -18,7 +19,7 @@ struct TileCounts {
   double full = 0, partial = 0;
 };
 
-TileCounts count_tiles(const Geometry& g, const ForwardConfig& c) {
+TileCounts count_tiles(const Geometry& g, const ForwardConfig& c, bool short_first) {
   // Many sequences of a batch are equal: each distinct one is walked once.
   std::map<std::tuple<int, int, int, int>, int64_t> distinct;
   for (const Geometry::Sequence& s : g.sequences)
@@ -29,8 +30,10 @@ TileCounts count_tiles(const Geometry& g, const ForwardConfig& c) {
     const GroupArguments& parameters = g.groups[group];
     const SequenceMask mask = resolve_mask(g.features, q, kv, targets, parameters.local_len,
                                            parameters.context_len, parameters.minfull_len);
-    for (int64_t row = 0; row < q; row += c.tile_m) {
-      const int begin = static_cast<int>(row);
+    const int missing =
+        short_first ? 64 * hopper_missing_groups(q, parameters.context_len, c.tile_m / 64) : 0;
+    for (int64_t row = -missing; row < q; row += c.tile_m) {
+      const int begin = static_cast<int>(std::max<int64_t>(row, 0));
       const TileKeys t = tile_keys(g.features, mask, begin,
                                    static_cast<int>(std::min<int64_t>(row + c.tile_m, q)));
       const int first = t.begin / c.tile_n;
@@ -106,7 +109,7 @@ void estimate(Plan& plan, const Geometry& g, const Problem& p, const TileChoice&
   e.useful_flop = useful_flops(p, g);
   e.dense_flop = dense_flops(p, g);
   e.bytes = io_bytes(p, g);
-  const TileCounts counts = count_tiles(g, plan.config);
+  const TileCounts counts = count_tiles(g, plan.config, tiles.short_first);
   e.full_tiles = counts.full * heads;
   e.partial_tiles = counts.partial * heads;
   e.registers = tiles.registers;

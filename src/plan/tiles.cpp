@@ -179,6 +179,7 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   t.tile_n = wide <= 64 ? 128 : 64;
   t.stages = wide <= 128 ? 4 : 2;
   t.q_buffers = wide <= 64 ? 2 : 1;
+  t.short_first = true;
   t.waves = 4 * (groups + 1);
   t.waves_per_simd = groups + 1;
   t.registers = groups == 3 ? 152 : 224;

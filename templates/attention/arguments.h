@@ -52,7 +52,7 @@ struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
 
-// The one argument of the kernels for sm_90a. Boxes have tile_m tokens (q) and tile_n (k, v).
+// The one argument of the kernels for sm_90a. Boxes have 64 tokens (q) and tile_n (k, v).
 struct HopperArguments {
   ForwardArguments forward;
   TensorMap q, k, v;

@@ -60,7 +60,8 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
                                   C::context, C::minfull, C::targets};
   GroupArguments group = a.uniform;
   if (C::grouped) group = a.groups[name.batch / a.batches_per_group];
-  const int first_row = 64 * (name.tile * cut.groups() - cut.missing(name.seqlen_q));
+  const int context = C::context ? group.context_len : 0;
+  const int first_row = 64 * (name.tile * cut.groups() - cut.missing(name.seqlen_q, context));
   const SequenceMask mask = resolve_mask(features, name.seqlen_q, name.seqlen_kv, name.targets,
                                          group.local_len, group.context_len, group.minfull_len);
   const int row = lane < 3 ? first_row + 64 * lane : first_row;

@@ -132,11 +132,13 @@ struct HopperTileLayer {
   template <int width>
   HSTU_DEVICE static void store(const float* o, bool begun, const float (&factor)[2],
                                 unsigned short* to, int columns, long long stride, int rows) {
-    const int q = lane() % 4;
+    // Worked out anew: no row is worth registers over the main loop.
+    const int thread = hopper::thread_again() % 128, q = thread % 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      unsigned short* at = to + row(i) * stride + 8 * q;
-      const bool exists = row(i) < rows;
+      const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * i;
+      unsigned short* at = to + row * stride + 8 * q;
+      const bool exists = row < rows;
 #pragma unroll
       for (int n = 0; n < width; n += 32) {
         unsigned w[4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of the kernels for sm_90a, for the kernel that lays it out and the plan that asks
-// for it.
+// Shared memory of the kernels for sm_90a and how they cut sequences into tiles, for the kernel and
+// for the plan that asks for the one and counts the other.
 #pragma once
 
 #include "base/types.h"
@@ -21,6 +21,16 @@ HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int h
          8 * (2 * q_buffers * (tile_m / 64) + 4 * stages + 2 * kHopperTileSlots + 1 +
               2 * (tile_m / 64)) +
          1024;
+}
+
+// Groups of 64 rows of a sequence's first tile that do not exist, of a tile's `groups`. Where tiles
+// do not divide a sequence the first one is short, not the last: causal rows see few keys there,
+// and one warpgroup alone is slow. Unless it could not hold all contextual rows, which see all
+// keys.
+HSTU_HOST_DEVICE constexpr int hopper_missing_groups(int rows, int context, int groups) {
+  const int exist = ceil_div(rows, 64);
+  const int spare = ceil_div(exist, groups) * groups - exist;
+  return context > 64 * (groups - spare) ? 0 : spare;
 }
 
 }  // namespace hstu

@@ -296,6 +296,10 @@ TEST_CASE("sampled rows hold the edges of every sequence, and spread") {
     tile_edges += rows.count(128 * tile) && rows.count(std::min(128 * tile + 127, 3049));
   CHECK(tile_edges >= 14);
   CHECK(rows.size() < 300);
+  // Sequence 1 has 710 rows, 12 groups of 64: tiles of 320 rows cut from the end begin at 128.
+  const auto cut = rows_to_check(p, *geometry, 1, 0, 320);
+  for (int32_t i : {0, 127, 128, 319, 320, 447, 448, 639, 640, 709})
+    CHECK(std::count(cut.begin(), cut.end(), i) == 1);
   // All sequences together: at least the asked rows, in every tenth of the tokens.
   size_t total = 0;
   for (int b = 0; b < 3; ++b) total += rows_of(b, 1).size();

@@ -177,14 +177,17 @@ TEST_CASE("hopper launch: pairs of workgroups share few tiles of many keys", "[c
   // Enough tiles for everyone, few keys, softmax, or outputs that do not halve: each by one.
   CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 6; }) == Launched{132, 1});
   // Of very many keys up to two tiles a multiprocessor.
-  CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 8, a.seqlen_kv = 4000; }) ==
+  CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 8, a.seqlen_kv = 3072; }) ==
         Launched{132, 2});
+  CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 8, a.seqlen_kv = 3071; }) ==
+        Launched{132, 1});
   CHECK(here([](Plan&, ForwardArguments& a) { a.batch = 9, a.seqlen_kv = 4000; }) ==
         Launched{132, 1});
   // Shared tiles have 128 rows whatever the kernel's have.
   CHECK(here([](Plan& p, ForwardArguments& a) { p.config.tile_m = 192, a.batch = 1; }) ==
         Launched{64, 2});
-  CHECK(here([](Plan&, ForwardArguments& a) { a.seqlen_kv = 500; }) == Launched{96, 1});
+  CHECK(here([](Plan&, ForwardArguments& a) { a.seqlen_kv = 1024; }) == Launched{132, 2});
+  CHECK(here([](Plan&, ForwardArguments& a) { a.seqlen_kv = 1023; }) == Launched{96, 1});
   CHECK(here([](Plan& p, ForwardArguments&) { p.config.activation = hstu::Activation::softmax; }) ==
         Launched{96, 1});
   CHECK(here([](Plan& p, ForwardArguments&) { p.config.head_dim_v = 96; }) == Launched{96, 1});

@@ -19,10 +19,10 @@ using namespace hstu;
 namespace {
 
 template <bool causal_, bool cross_, bool local_, bool context_, bool targets_, int groups,
-          int tile_n_, bool jagged_, bool minfull_ = local_>
+          int tile_n_, bool jagged_, bool minfull_ = local_, bool grouped_ = false>
 struct Shape {
   static constexpr int head_dim_qk = 128, head_dim_v = 128;
-  static constexpr bool jagged = jagged_, grouped = false;
+  static constexpr bool jagged = jagged_, grouped = grouped_;
   static constexpr bool causal = causal_, cross = cross_, local = local_, context = context_;
   static constexpr bool minfull = minfull_, targets = targets_;
   static constexpr int tile_m = 64 * groups, tile_n = tile_n_, waves = 4 * (groups + 1);
@@ -30,6 +30,7 @@ struct Shape {
 
 struct Batch {
   std::vector<int> offsets_q{0}, offsets_kv{0}, targets;
+  std::vector<GroupArguments> groups;
   ForwardArguments arguments{};
 };
 
@@ -38,7 +39,7 @@ Batch random_batch(std::mt19937& random, bool long_ones) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   Batch b;
   const int batch = 1 + below(70), longest = long_ones ? 12000 : 1 + below(900);
-  const int context = C::context ? below(90) : 0;
+  const int context = C::context ? below(3) * below(90) : 0;
   const int fixed = below(longest), fixed_kv = below(longest);
   int most_q = 0, most_kv = 0;
   for (int i = 0; i < batch; ++i) {
@@ -55,9 +56,21 @@ Batch random_batch(std::mt19937& random, bool long_ones) {
   ForwardArguments& a = b.arguments;
   a.batch = batch;
   a.heads = 1 + below(5);
-  a.seqlen_q = most_q;
-  a.seqlen_kv = most_kv;
-  a.uniform = {C::local ? below(300) : 0, context, C::minfull ? below(2) * below(300) : 0, 1.0f};
+  // Servers give upper bounds.
+  a.seqlen_q = most_q + (C::jagged ? below(2) * below(1000) : 0);
+  a.seqlen_kv = most_kv + (C::jagged ? below(2) * below(1000) : 0);
+  const auto group = [&] {
+    return GroupArguments{C::local ? below(300) : 0, context,
+                          C::minfull ? below(2) * below(300) : 0, 1.0f};
+  };
+  a.uniform = group();
+  if (C::grouped) {
+    a.batches_per_group = 1 + below(batch);
+    for (int i = 0; i < batch; i += a.batches_per_group) {
+      b.groups.push_back(group());
+      b.groups.back().context_len = below(context + 1);
+    }
+  }
   return b;
 }
 
@@ -139,6 +152,7 @@ void check(std::mt19937& random, int rounds) {
     a.seq_offsets_q = C::jagged ? b.offsets_q.data() : nullptr;
     a.seq_offsets_kv = C::jagged ? b.offsets_kv.data() : nullptr;
     a.num_targets = C::targets ? b.targets.data() : nullptr;
+    a.groups = b.groups.data();
     const unsigned step = 1 + random() % 3;
     const bool paired = random() % 3 == 0;  // two workgroups share each tile
     hopper::launched = round % 2 == 0 ? 132 : 1 + static_cast<int>(random() % 3);
@@ -198,9 +212,12 @@ void check(std::mt19937& random, int rounds) {
 
 TEST_CASE("Hopper: every tile is named once, every visible key is in one step") {
   std::mt19937 random(11);
-  //          causal cross  local  context targets groups keys jagged
+  //          causal cross  local  context targets groups keys jagged minfull grouped
   check<Shape<true, false, false, false, true, 2, 128, true>>(random, 5);
   check<Shape<true, false, false, false, true, 3, 64, true>>(random, 5);
+  check<Shape<true, false, false, true, true, 3, 64, true>>(random, 3);
+  check<Shape<true, false, false, true, true, 2, 64, true, false, true>>(random, 3);
+  check<Shape<true, false, true, true, true, 3, 64, true, true, true>>(random, 3);
   check<Shape<true, false, true, true, true, 2, 128, true>>(random, 5);
   check<Shape<true, false, true, true, true, 3, 128, true>>(random, 3);
   check<Shape<false, false, true, true, true, 2, 64, true>>(random, 3);
@@ -216,15 +233,17 @@ TEST_CASE("Hopper: every tile is named once, every visible key is in one step") 
 TEST_CASE("Hopper: workgroups end at nearly the same time") {
   // A model: a tile takes as long as a step and a half beside its steps, and workgroups draw the
   // next when they are done. The bound is what the longest has over the mean.
-  using C = Shape<true, false, false, false, true, 3, 64, true>;
+  using C = Shape<true, false, false, true, true, 3, 64, true>;
   struct Row {
     int batch, longest, targets;
     bool uneven;
     double bound;
+    int context = 0;
   };
   const Row row = GENERATE(Row{32, 1024, 0, false, 1.06}, Row{32, 2048, 0, false, 1.03},
                            Row{8, 4096, 256, false, 1.04}, Row{128, 512, 64, true, 1.10},
-                           Row{300, 512, 20, true, 1.04});
+                           Row{300, 512, 20, true, 1.04}, Row{32, 1984, 0, false, 1.04, 65},
+                           Row{8, 1984, 0, false, 1.10, 200});
   std::mt19937 random(5);
   Batch b;
   for (int i = 0; i < row.batch; ++i) {
@@ -240,6 +259,7 @@ TEST_CASE("Hopper: workgroups end at nearly the same time") {
   a.seqlen_q = a.seqlen_kv = row.longest;
   a.seq_offsets_q = a.seq_offsets_kv = b.offsets_q.data();
   a.num_targets = b.targets.data();
+  a.uniform = {0, row.context, 0, 1.0f};
   hopper::launched = 132;
   std::vector<double> free_at(132);
   double all = 0;
@@ -249,7 +269,7 @@ TEST_CASE("Hopper: workgroups end at nearly the same time") {
     all += takes;
   }
   const double longest = *std::max_element(free_at.begin(), free_at.end());
-  INFO(fmt::format("batch {} longest {}", row.batch, row.longest));
+  INFO(fmt::format("batch {} longest {} context {}", row.batch, row.longest, row.context));
   CHECK(longest / (all / 132) < row.bound);
 }
 
@@ -272,7 +292,7 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   using C = Shape<true, false, true, false, true, 2, 128, true>;
   std::mt19937 random(3);
   Batch b = random_batch<C>(random, false);
-  b.offsets_q = b.offsets_kv = {0, 760};  // six whole tiles
+  b.offsets_q = b.offsets_kv = {0, 760};  // no group is missing
   b.targets = {40};
   ForwardArguments& a = b.arguments;
   a.batch = a.heads = 1;
