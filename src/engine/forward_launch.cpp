@@ -5,10 +5,13 @@
 
 #include <algorithm>
 
+#include "tile/hopper_shape.h"  // templates/
+
 namespace hstu::jit {
 namespace {
 
 constexpr size_t kSlotBytes = 2 * sizeof(unsigned);
+constexpr int kSharedRows = 64 * kHopperSharedGroups;  // of a tile
 
 // A tensor [batch][tokens][heads][head_dim] of 16-bit elements, boxes of 64 elements of some
 // tokens.

@@ -54,7 +54,6 @@ class ForwardLauncher {
   ForwardLauncher(Device& device, const Plan& plan);
   Status encode(const TensorMapShape& shape, int which, TensorMap& map) const;
   Result<size_t> slot_of(void* stream);
-  static constexpr int kSharedRows = 128;  // of a tile that two workgroups share
   Result<int64_t> tiles(const ForwardArguments& arguments, int rows_of_tile) const;
   bool shares_tiles(const ForwardArguments& arguments) const;
 

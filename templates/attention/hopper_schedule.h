@@ -21,7 +21,8 @@ namespace hstu {
 // known to the compiler are fewer instructions than one that is not.
 template <class C>
 struct HopperCut {
-  static constexpr int all_groups = C::tile_m / 64, few_groups = min_of(all_groups, 2);
+  static constexpr int all_groups = C::tile_m / 64,
+                       few_groups = min_of(all_groups, kHopperSharedGroups);
   bool shared;
 
   HSTU_DEVICE int groups() const { return shared ? few_groups : all_groups; }

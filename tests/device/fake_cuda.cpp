@@ -3,35 +3,20 @@
 // contexts are per thread as the real ones are, wrong handles and wrong contexts are noticed, and
 // any call can be told to fail. Macros make its variants: FAKE_CUDA_OLD lacks clusters, tensor maps
 // and graphs, FAKE_CUDA_INCOMPLETE a needed symbol, FAKE_CUDA_H200 has a device without being told.
-#include "fake_cuda.hpp"
-
 #include <cstdlib>
 #include <cstring>
 #include <list>
 #include <map>
-#include <set>
 
-#define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
+#include "fake_cuda_state.hpp"
+
+using namespace fake_cuda;
 
 namespace {
 
-constexpr int kInvalidValue = 1, kNotInitialized = 3, kInvalidDevice = 101, kInvalidImage = 200,
-              kInvalidContext = 201;
-
-struct Context {
-  int device = 0;
-  int holders = 0;  // of a primary context; dead at 0
-};
 struct Module {
   std::set<std::string*> functions;
   Context* context = nullptr;
-};
-struct Graph {
-  std::vector<FakeCudaLaunch> launches;
-};
-struct Stream {
-  Context* context = nullptr;
-  Graph* capturing = nullptr;
 };
 
 FakeCudaState initial_state() {
@@ -41,19 +26,35 @@ FakeCudaState initial_state() {
 #endif
   return made;
 }
-FakeCudaState state = initial_state();
 bool initialized = false;
 std::map<int, Context> primary;
 std::list<Context> others;
 std::map<char*, std::pair<size_t, Context*>> memory;
 std::set<Module*> modules;
 std::map<std::string*, Module*> functions;
-std::set<Stream*> streams;
 std::set<int*> events;
-std::set<Graph*> graphs, executables;
 thread_local std::vector<Context*> stack;
 
-// Notes the call; the code it has to fail with, or 0.
+Context* current() { return stack.empty() ? nullptr : stack.back(); }
+bool is_device(int device) {
+  return device >= 0 && device < static_cast<int>(state.devices.size());
+}
+bool inside(const void* pointer, size_t bytes) {
+  const char* at = static_cast<const char*>(pointer);
+  for (const auto& [begin, block] : memory) {
+    if (at >= begin && at + bytes <= begin + block.first) return block.second == current();
+  }
+  return false;
+}
+
+}  // namespace
+
+namespace fake_cuda {
+
+FakeCudaState state = initial_state();
+std::set<Stream*> streams;
+std::set<Graph*> graphs, executables;
+
 int enter(const char* call) {
   state.calls.emplace_back(call);
   if (!initialized && std::strcmp(call, "cuInit") != 0) return kNotInitialized;
@@ -68,12 +69,6 @@ int misused(const char* call) {
   return kInvalidValue;
 }
 
-Context* current() { return stack.empty() ? nullptr : stack.back(); }
-bool is_device(int device) {
-  return device >= 0 && device < static_cast<int>(state.devices.size());
-}
-
-// Most calls need a live context; those without one are a fault of the caller's.
 int enter_in_context(const char* call) {
   if (const int code = enter(call)) return code;
   const Context* context = current();
@@ -83,20 +78,12 @@ int enter_in_context(const char* call) {
   }
   return 0;
 }
-bool inside(const void* pointer, size_t bytes) {
-  const char* at = static_cast<const char*>(pointer);
-  for (const auto& [begin, block] : memory) {
-    if (at >= begin && at + bytes <= begin + block.first) return block.second == current();
-  }
-  return false;
-}
-
 bool known_stream(void* stream) {
   auto* own = static_cast<Stream*>(stream);
   return own == nullptr || (streams.count(own) != 0 && own->context == current());
 }
 
-}  // namespace
+}  // namespace fake_cuda
 
 FAKE_EXPORT FakeCudaState* fake_cuda_state() { return &state; }
 FAKE_EXPORT void* fake_cuda_new_context(int device) {
@@ -472,73 +459,5 @@ FAKE_EXPORT int cuTensorMapEncodeTiled(void* map, int data_type, uint32_t rank, 
                                address});
   std::memset(map, 0x77, 128);
   return 0;
-}
-FAKE_EXPORT int cuStreamBeginCapture_v2(void* stream, int mode) {
-  if (const int code = enter_in_context("cuStreamBeginCapture")) return code;
-  auto* own = static_cast<Stream*>(stream);
-  if (own == nullptr || !known_stream(stream) || own->capturing != nullptr || mode < 0 ||
-      mode > 2) {
-    return misused("cuStreamBeginCapture");
-  }
-  own->capturing = *graphs.insert(new Graph).first;
-  ++state.graphs;
-  return 0;
-}
-FAKE_EXPORT int cuStreamEndCapture(void* stream, void** graph) {
-  auto* own = static_cast<Stream*>(stream);
-  if (!known_stream(stream) || own == nullptr || own->capturing == nullptr) {
-    return misused("cuStreamEndCapture");
-  }
-  const int code = enter_in_context("cuStreamEndCapture");
-  Graph* made = own->capturing;
-  own->capturing = nullptr;
-  if (code != 0) {
-    graphs.erase(made);
-    delete made;
-    ++state.graph_ends;
-    return code;
-  }
-  *graph = made;
-  return 0;
-}
-FAKE_EXPORT int cuStreamIsCapturing(void* stream, int* status) {
-  if (const int code = enter_in_context("cuStreamIsCapturing")) return code;
-  auto* own = static_cast<Stream*>(stream);
-  if (own == nullptr || !known_stream(stream)) return misused("cuStreamIsCapturing");
-  *status = own->capturing != nullptr ? 1 : 0;
-  return 0;
-}
-FAKE_EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph,
-                                            unsigned long long flags) {
-  if (const int code = enter_in_context("cuGraphInstantiate")) return code;
-  if (graphs.count(static_cast<Graph*>(graph)) == 0 || flags != 0) {
-    return misused("cuGraphInstantiate");
-  }
-  *executable = *executables.insert(new Graph(*static_cast<Graph*>(graph))).first;
-  ++state.graphs;
-  return 0;
-}
-FAKE_EXPORT int cuGraphLaunch(void* executable, void* stream) {
-  if (const int code = enter_in_context("cuGraphLaunch")) return code;
-  const auto found = executables.find(static_cast<Graph*>(executable));
-  if (found == executables.end() || !known_stream(stream)) return misused("cuGraphLaunch");
-  for (const FakeCudaLaunch& launch : (*found)->launches) state.launches.push_back(launch);
-  return 0;
-}
-FAKE_EXPORT int cuGraphDestroy(void* graph) {
-  const int code = enter("cuGraphDestroy");
-  if (graphs.erase(static_cast<Graph*>(graph)) == 0) return misused("cuGraphDestroy");
-  delete static_cast<Graph*>(graph);
-  ++state.graph_ends;
-  return code;
-}
-FAKE_EXPORT int cuGraphExecDestroy(void* executable) {
-  const int code = enter("cuGraphExecDestroy");
-  if (executables.erase(static_cast<Graph*>(executable)) == 0) {
-    return misused("cuGraphExecDestroy");
-  }
-  delete static_cast<Graph*>(executable);
-  ++state.graph_ends;
-  return code;
 }
 #endif
