@@ -87,8 +87,10 @@ struct HopperSchedule {
     base = 0;
     first_last = first_waiting = 0;
     last_round_sequences = 32;
-    // Under a window that no rows see far beyond, all tiles are of the second round.
+    // Under a window that no rows see far beyond, all tiles are of the second round. Whichever the
+    // first is, it begins with the first sequence: asked for at once, as memory takes its time.
     block = {C::local && !C::minfull && !C::context ? 1 : 0, 0};
+    ask(a, 0);
     if (ranked) {
       const float batch = static_cast<float>(a.batch);
       const float rows = C::jagged ? static_cast<float>(a.seq_offsets_q[a.batch]) / batch
@@ -104,7 +106,7 @@ struct HopperSchedule {
       last_round_sequences = static_cast<int>(min_of(max_of(6.0f * fit, 1.0f), 32.0f));
     }
     block = settled(a, block);
-    load(a);
+    enter(a);
   }
 
   // The number of the tile that a pair of workgroups computes as its drawn-th. Both must name the
@@ -120,7 +122,8 @@ struct HopperSchedule {
       block.batch += block_sequences();
       block = settled(a, block);
       if (block.round == rounds) return {0, 0, -1, 0, 0, 0, 0, 0};
-      load(a);
+      ask(a, block.batch);
+      enter(a);
     }
     const Place place = ranked && block.round > 0 ? place_by_length(number - base)
                                                   : place_by_sequence(number - base);
@@ -249,21 +252,26 @@ struct HopperSchedule {
     const int rank = cut.tiles_of(length + lane_missing()) - 1;
     return hopper::sum_of_lanes(max_of(lane_high() - max_of(rank, lane_low()), 0));
   }
-  HSTU_DEVICE void load(const ForwardArguments& a) {
-    const int sequence = block.batch + lane();
-    lane_q = lane_kv = lane_begin_q = lane_begin_kv = lane_targets = lane_context = lane_wait = 0;
-    if (sequence < a.batch) {
-      lane_q = a.seqlen_q;
-      lane_kv = a.seqlen_kv;
-      if (C::jagged) {
-        lane_begin_q = a.seq_offsets_q[sequence];
-        lane_begin_kv = a.seq_offsets_kv[sequence];
-        lane_q = a.seq_offsets_q[sequence + 1] - lane_begin_q;
-        lane_kv = a.seq_offsets_kv[sequence + 1] - lane_begin_kv;
-      }
-      if (C::targets) lane_targets = a.num_targets[sequence];
-      if (C::context && C::grouped) lane_context = group_of(a, sequence).context_len;
+  // Reads what this lane has to know of its sequence of a block that begins at `first`.
+  HSTU_DEVICE void ask(const ForwardArguments& a, int first) {
+    const int sequence = first + lane();
+    lane_q = lane_kv = lane_begin_q = lane_begin_kv = lane_targets = lane_context = 0;
+    if (sequence >= a.batch) return;
+    lane_q = a.seqlen_q;
+    lane_kv = a.seqlen_kv;
+    if (C::jagged) {
+      lane_begin_q = a.seq_offsets_q[sequence];
+      lane_begin_kv = a.seq_offsets_kv[sequence];
+      lane_q = a.seq_offsets_q[sequence + 1] - lane_begin_q;
+      lane_kv = a.seq_offsets_kv[sequence + 1] - lane_begin_kv;
     }
+    if (C::targets) lane_targets = a.num_targets[sequence];
+    if (C::context && C::grouped) lane_context = group_of(a, sequence).context_len;
+  }
+  // Counts the tiles of the block that was asked for.
+  HSTU_DEVICE void enter(const ForwardArguments& a) {
+    const int sequence = block.batch + lane();
+    lane_wait = 0;
     if (lane() >= block_sequences() || sequence >= end_of_round(a, block.round)) lane_q = 0;
     if (lane_q > 0) lane_wait = waiting_tiles(a, sequence);
     const int tiles = lane_high() - lane_low();
