@@ -148,6 +148,13 @@ Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts&
   } else {
     arguments.k = arguments.v = arguments.q;
   }
+  if (config_.q_buffers > 1) {
+    if (Status s =
+            map_of(forward.o, forward.o_strides, tokens.q, v, kHopperWrittenRows, 3, arguments.o);
+        !s) {
+      return s;
+    }
+  }
   const Result<size_t> slot = slot_of(stream);
   if (!slot) return slot.error();
   arguments.counters =
@@ -155,7 +162,7 @@ Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts&
   return {};
 }
 
-// The driver takes longer to encode three maps than to launch, and servers launch on the same
+// The driver takes longer to encode maps than to launch, and servers launch on the same
 // buffers again and again: each thread remembers its last maps.
 Status ForwardLauncher::encode(const TensorMapShape& shape, int which, TensorMap& map) const {
   struct Remembered {
@@ -164,7 +171,7 @@ Status ForwardLauncher::encode(const TensorMapShape& shape, int which, TensorMap
     TensorMap map;
   };
   constexpr size_t kPlaces = 8;
-  thread_local Remembered remembered[3][kPlaces];
+  thread_local Remembered remembered[4][kPlaces];
   const auto address = reinterpret_cast<uintptr_t>(shape.address);
   Remembered& place = remembered[which][(address >> 8 ^ address >> 16 ^ number_) % kPlaces];
   if (place.launcher != number_ || place.shape != shape) {

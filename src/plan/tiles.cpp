@@ -178,7 +178,9 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   t.tile_m = 64 * groups;
   t.tile_n = wide <= 64 ? 128 : 64;
   t.stages = wide <= 128 ? 4 : 2;
-  t.q_buffers = wide <= 64 ? 2 : 1;
+  // A second query tile where it fits, and where output can then be written from the first.
+  const bool staged = wide <= 128 && ceil_div(t.padded_v, 64) <= ceil_div(t.padded_qk, 64);
+  t.q_buffers = staged ? 2 : 1;
   t.short_first = true;
   t.waves = 4 * (groups + 1);
   t.waves_per_simd = groups + 1;

@@ -55,7 +55,8 @@ struct alignas(64) TensorMap {
 // The one argument of the kernels for sm_90a. Boxes have 64 tokens (q) and tile_n (k, v).
 struct HopperArguments {
   ForwardArguments forward;
-  TensorMap q, k, v;
+  TensorMap q, k, v;  // in boxes of 64 rows, tile_n keys, tile_n keys
+  TensorMap o;        // in boxes of kHopperWrittenRows; unused by kernels with one query buffer
   // Two words, zero before the first launch and again after each; launches that may run at the
   // same time need their own.
   unsigned* counters;

@@ -34,9 +34,11 @@ struct HopperForward {
     float o[T::o_count];
     typename A::Rows rows;
     Ring<S::stages> stage;
-    unsigned q_done;  // barrier to release when the logits are there, or 0
-    int held;         // V stage that products under way still read, or -1
-    bool fresh;       // no key of the tile was seen yet: o is to be started, not added to
+    // Barrier of queries whose memory is free when the next logits are there, or 0: these are the
+    // last that need it, or, where output is staged, the tile before is written by then.
+    unsigned q_done;
+    int held;    // V stage that products under way still read, or -1
+    bool fresh;  // no key of the tile was seen yet: o is to be started, not added to
   };
 
   // Every warp gives back a buffer for itself, so none falls a round behind.
@@ -44,8 +46,12 @@ struct HopperForward {
     if (T::lane() == 0) hopper::arrive(barrier);
   }
 
-  HSTU_DEVICE static void release_queries(const State& w) {
-    if (S::early && w.q_done != 0) release(w.q_done);
+  HSTU_DEVICE static void release_queries(State& w) {
+    if (w.q_done != 0) {
+      if (S::staged && T::lane() == 0) hopper::boxes_read();
+      release(w.q_done);
+    }
+    w.q_done = 0;
   }
 
   // All products are done: gives back the V that the last of them read.
@@ -56,9 +62,11 @@ struct HopperForward {
     w.held = -1;
   }
 
-  // Drains, then writes.
-  HSTU_DEVICE static void write(const ForwardArguments& a, State& w, unsigned base, unsigned tile,
-                                int group, unsigned q_at) {
+  // Drains, then writes; by way of `queries`, the memory of the warpgroup's queries, where output
+  // is staged.
+  HSTU_DEVICE static void write(const HopperArguments& arguments, State& w, unsigned base,
+                                unsigned tile, int group, unsigned queries) {
+    const ForwardArguments& a = arguments.forward;
     const HopperTile::Place place = L::place_of(tile);
     const long long batch = place.batch, head = place.head;
     const int row = place.first_row + 64 * group;
@@ -84,9 +92,10 @@ struct HopperForward {
       }
     }
     if (S::staged)
-      T::store_staged(w.o, !w.fresh, factor,
-                      q_at + (group * 64 + hopper::thread_again() % 128 / 32 * 16) * S::row_bytes,
-                      to, a.o_strides.seq, rows);
+      T::store_staged(
+          w.o, !w.fresh, factor, queries + hopper::thread_again() % 128 / 32 * 16 * S::row_bytes,
+          {&arguments.o, static_cast<int>(token), place.head, C::jagged ? 0 : place.batch}, to,
+          a.o_strides.seq, rows);
     else
       T::template store<S::v_width>(w.o, !w.fresh, factor, to, C::head_dim_v, a.o_strides.seq,
                                     rows);
@@ -108,26 +117,32 @@ struct HopperForward {
             nvidia::uniform(rows.full_end), !softmax && nvidia::uniform(rows.few)};
   }
 
-  HSTU_DEVICE static void compute(const HopperArguments& arguments, char* shared, int group) {
+  HSTU_DEVICE static void compute(const HopperArguments& arguments, char* shared, int warpgroup) {
     const ForwardArguments& a = arguments.forward;
     const unsigned base = nvidia::shared_address(shared);
     State w;
     w.held = -1;
+    w.q_done = 0;
     // Whether the next tile is looked at while the last products run: wider outputs leave no
     // register for it.
     constexpr bool ahead = S::v_width <= 128;
     Tile t{};
-    if (ahead) t = next(base, 0, group);
+    const auto group_of = [&](unsigned drawn) {
+      return nvidia::uniform(L::group_of(warpgroup, drawn));
+    };
+    if (ahead) t = next(base, 0, group_of(0));
     for (unsigned drawn = 0;; ++drawn) {  // all rings of tiles come from one number
+      const int group = group_of(drawn);
       if (!ahead) t = next(base, drawn, group);
       if (t.steps < 0) break;
       const unsigned slot = drawn % S::tile_slots;
       const unsigned tile = L::tile_at(base, slot);
       const int steps = t.steps, full_first = t.full_first, full_end = t.full_end;
       const unsigned q_at = base + S::q + drawn % S::q_buffers * S::q_bytes;
-      const unsigned buffer = drawn % S::q_buffers * S::warpgroups + group;
+      const unsigned buffer = drawn % S::q_buffers * S::warpgroups + warpgroup;
       hopper::wait(base + S::q_full + 8 * buffer, drawn / S::q_buffers % 2);
-      const unsigned long long queries = hopper::along_k(q_at + group * 64 * S::row_bytes);
+      const unsigned own_q = q_at + warpgroup * 64 * S::row_bytes;
+      const unsigned long long queries = hopper::along_k(own_q);
       const bool any_full = full_end > full_first;
       // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may all
       // lie far below zero.
@@ -140,13 +155,13 @@ struct HopperForward {
       while (step < steps) {
         if (any_full && step >= full_first && step < full_end) {
           for (; step < full_end; step += stride, w.stage.advance()) {
-            w.q_done = early && step + 1 == steps ? base + S::q_empty + 8 * buffer : 0;
+            if (early && step + 1 == steps) w.q_done = base + S::q_empty + 8 * buffer;
             full_step(a, w, base, queries);
           }
           if (!S::late) drain(w, base);
           continue;
         }
-        w.q_done = early && step + 1 == steps ? base + S::q_empty + 8 * buffer : 0;
+        if (early && step + 1 == steps) w.q_done = base + S::q_empty + 8 * buffer;
         if (few)
           exact_step(a, w, tile, shared, group, step, queries);
         else
@@ -154,7 +169,8 @@ struct HopperForward {
         step += stride;
         w.stage.advance();
       }
-      if (ahead) t = next(base, drawn + 1, group);
+      if (S::staged) release_queries(w);  // of a tile without steps
+      if (ahead) t = next(base, drawn + 1, group_of(drawn + 1));
       const unsigned q_empty = base + S::q_empty + 8 * buffer;
       if (S::splits && stride == 2) {
         drain(w, base);
@@ -163,13 +179,14 @@ struct HopperForward {
         hopper::proxy_fence();
       } else {
         if (!S::staged && none) release(q_empty);
-        write(a, w, base, tile, group, q_at);
-        if (S::staged) hopper::proxy_fence();
+        write(arguments, w, base, tile, group, own_q);
+        if (S::staged) w.q_done = q_empty;
       }
       hopper::warp_barrier();  // all lanes have read the description and what they staged
-      if (S::staged || (S::splits && stride == 2)) release(q_empty);
+      if (S::splits && stride == 2) release(q_empty);
       release(base + S::tile_empty + 8 * slot);
     }
+    if (S::staged && T::lane() == 0) hopper::boxes_read();  // shared memory ends with the workgroup
   }
 
   // Starts a new output.
@@ -352,10 +369,7 @@ struct HopperForward {
       const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
       score<part>(s, w, base, queries,
                   base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes);
-      if (skipped == 0) {
-        release_queries(w);
-        w.q_done = 0;
-      }
+      if (skipped == 0) release_queries(w);
       HopperSeen<C>(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
 #pragma unroll
       for (int e = 0; e < part / 2; ++e) s[e] = A::template silu<true>(s[e], a.alpha * A::log2e);
@@ -392,6 +406,7 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
     hopper::prefetch_map(&arguments.q);
     hopper::prefetch_map(&arguments.k);
     hopper::prefetch_map(&arguments.v);
+    if (S::staged) hopper::prefetch_map(&arguments.o);
     for (int i = 0; i < S::q_buffers * S::warpgroups; ++i) {
       hopper::barrier_init(base + S::q_full + 8 * i, 1);
       hopper::barrier_init(base + S::q_empty + 8 * i, 4);

@@ -77,6 +77,15 @@ struct HopperLoad {
   HSTU_DEVICE static int workgroups_of_tile() { return S::splits ? hopper::cluster_blocks() : 1; }
   HSTU_DEVICE static int part_of_tile() { return S::splits ? hopper::cluster_rank() : 0; }
 
+  // Which 64 rows of the drawn-th tile a warpgroup computes: each in turn; of shared tiles, whose
+  // sums are exchanged in the memory of these rows' queries, always the same. Without branches:
+  // with one the compiler no longer knew the main loop to be uniform, which made it 10 % slower.
+  HSTU_DEVICE static int group_of(int warpgroup, unsigned drawn) {
+    if (!S::turns) return warpgroup;
+    const unsigned moves = static_cast<unsigned>(workgroups_of_tile() == 1) * drawn;
+    return static_cast<int>((warpgroup + moves * (S::warpgroups - 1)) % S::warpgroups);
+  }
+
   // All threads: the barriers in shared memory, also of the other workgroup of a tile, are ready.
   HSTU_DEVICE static void meet() {
     if (workgroups_of_tile() > 1)
@@ -142,8 +151,9 @@ struct HopperLoad {
       const int first_row = tokens_of(tile).first_q + place.first_row;
       // The rows of each warpgroup as soon as it needs no older queries.
 #pragma unroll 1
-      for (int group = 0; group < S::warpgroups; ++group) {
-        const unsigned barrier = 8 * (buffer * S::warpgroups + group);
+      for (int warpgroup = 0; warpgroup < S::warpgroups; ++warpgroup) {
+        const int group = group_of(warpgroup, drawn);
+        const unsigned barrier = 8 * (buffer * S::warpgroups + warpgroup);
         hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
         if (rows_of(tile, group).exists == 0) {
           hopper::arrive(base + S::q_full + barrier);
@@ -153,7 +163,7 @@ struct HopperLoad {
 #pragma unroll
         for (int panel = 0; panel < S::qk_panels; ++panel)
           hopper::copy_box(base + S::q + buffer * S::q_bytes + panel * S::q_panel_bytes +
-                               group * 64 * S::row_bytes,
+                               warpgroup * 64 * S::row_bytes,
                            &arguments.q, panel * 64, first_row + group * 64, place.head,
                            C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
       }

@@ -56,10 +56,14 @@ struct HopperShape {
   static_assert(end + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,
                                                   C::head_dim_v, C::stages, C::q_buffers));
 
-  // Whether a finished tile's output goes through the memory of its queries: not where the next
-  // tile's queries wait for that memory.
+  // Whether a finished tile's output goes through the memory of its queries, from where the copy
+  // engine writes it: not where the next tile's queries wait for that memory.
   static constexpr bool staged = q_buffers > 1 && v_panels <= qk_panels;
   static constexpr bool early = !staged;
+
+  // Whether warpgroups change places from tile to tile, so that none always has the rows that see
+  // the most keys: of short steps, where the gain (1 to 4 %) is more than it costs.
+  static constexpr bool turns = warpgroups == 3 && C::tile_n <= 64;
 
   // Whether two workgroups can share a tile's keys: each then writes half of the columns, of which
   // the other sends its sums into the memory of the queries.
@@ -153,18 +157,22 @@ struct HopperTileLayer {
     }
   }
 
+  // A tensor, and the place in it of a warpgroup's 64 rows.
+  struct Box {
+    const TensorMap* map;
+    int token, head, batch;
+  };
   // The same by way of shared memory: `staging` is where this warp's 16 rows of a tile in panels
-  // begin, which nobody else reads or writes now.
+  // begin, a multiple of 1024, which nobody else reads or writes now; it is free again when lane 0
+  // has `boxes_read`.
   HSTU_DEVICE static void store_staged(const float* o, bool begun, const float (&factor)[2],
-                                       unsigned staging, unsigned short* to, long long stride,
-                                       int rows) {
-    constexpr int chunks = C::head_dim_v / 8;  // of 16 bytes
-    const int lane = hopper::lane_again();     // no address is worth a register over the main loop
-    const auto place = [&](int row, int chunk) {
-      return staging + chunk / 8 * S::q_panel_bytes + row * S::row_bytes +
-             ((chunk % 8 ^ row % 8) * 16);
-    };
-    const int row = lane % 16, column = lane / 16;  // of the matrices this lane names
+                                       unsigned staging, const Box& box, unsigned short* to,
+                                       long long stride, int rows) {
+    // No address is worth a register over the main loop.
+    const unsigned thread = static_cast<unsigned>(hopper::thread_again()), lane = thread % 32;
+    // Where the first of the matrices' rows that this lane names goes. Neighbouring 16 bytes are
+    // swizzled by the row: columns further right differ by an exclusive or.
+    const unsigned first = staging + lane % 16 * S::row_bytes + (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
     for (int j = 0; j < S::v_width / 8; j += 2) {
       unsigned w[4];
@@ -173,17 +181,32 @@ struct HopperTileLayer {
         const float* x = o + (j + m / 2) * 4 + m % 2 * 2;
         w[m] = begun ? nvidia::pack<C::dtype>(x[0] * factor[m % 2], x[1] * factor[m % 2]) : 0;
       }
-      hopper::store_matrices(place(row, j + column), w);
+      hopper::store_matrices((first ^ j % 8 * 16) + j / 8 * S::q_panel_bytes, w);
     }
+    hopper::proxy_fence();
     hopper::warp_barrier();
-    const int warp_row = hopper::thread_again() % 128 / 32 * 16;
+    const int warp_row = nvidia::uniform(static_cast<int>(thread % 128 / 32 * 16));
     rows -= warp_row;
-    to += warp_row * stride;
+    if (rows >= kHopperWrittenRows) {
+      const int from = nvidia::uniform(static_cast<int>(staging));
+      if (lane == 0) {
 #pragma unroll
-    for (int i = 0; i < ceil_div(16 * chunks, 32); ++i) {
-      const int index = i * 32 + lane, r = index / chunks, chunk = index % chunks;
-      if (r < rows && (16 * chunks % 32 == 0 || r < 16))
-        hopper::store_quad(to + r * stride + chunk * 8, nvidia::load_shared(place(r, chunk)));
+        for (int panel = 0; panel < S::v_panels; ++panel)
+          hopper::write_box(box.map, panel * 64, box.token + warp_row, box.head, box.batch,
+                            static_cast<unsigned>(from) + panel * S::q_panel_bytes);
+        hopper::boxes_commit();
+      }
+      return;
+    }
+    // The rows behind the last one are another sequence's: no box.
+    constexpr unsigned chunks = C::head_dim_v / 8;  // of 16 bytes in a row
+    to += warp_row * stride;
+#pragma unroll 1
+    for (unsigned i = lane; static_cast<int>(i) < rows * static_cast<int>(chunks); i += 32) {
+      const unsigned row = i / chunks, chunk = i % chunks;
+      const unsigned at =
+          staging + chunk / 8 * S::q_panel_bytes + row * S::row_bytes + (chunk % 8 ^ row % 8) * 16;
+      hopper::store_quad_in_loop(to + row * stride + chunk * 8, nvidia::load_shared(at));
     }
   }
 

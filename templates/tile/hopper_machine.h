@@ -46,6 +46,18 @@ HSTU_DEVICE void copy_box(unsigned to, const TensorMap* map, int element, int to
       "l"(map), "r"(element), "r"(token), "r"(head), "r"(batch), "r"(barrier), "l"(policy)
       : "memory");
 }
+// Back again: `from` shared memory, which may be used anew when `boxes_read`. Both calls speak of
+// the boxes this thread wrote; what wrote shared memory needs a proxy_fence before.
+HSTU_DEVICE void write_box(const TensorMap* map, int element, int token, int head, int batch,
+                           unsigned from) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+          map),
+      "r"(element), "r"(token), "r"(head), "r"(batch), "r"(from)
+      : "memory");
+}
+HSTU_DEVICE void boxes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+HSTU_DEVICE void boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 HSTU_DEVICE void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -189,6 +201,12 @@ HSTU_DEVICE void store_matrices(unsigned row, const unsigned (&y)[4]) {
 }
 HSTU_DEVICE void store_quad(unsigned short* to, const nvidia::Quad& q) {
   *reinterpret_cast<uint4*>(to) = {q.x, q.y, q.z, q.w};
+}
+// The same where it stands in a loop that is not unrolled: an assignment becomes four stores there.
+HSTU_DEVICE void store_quad_in_loop(unsigned short* to, const nvidia::Quad& q) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+               "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w)
+               : "memory");
 }
 // Dynamic shared memory, whose start the driver aligns to 1024 bytes at most by luck: the caller
 // rounds up and the plan asks for 1024 bytes more.

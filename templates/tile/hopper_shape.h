@@ -10,6 +10,7 @@ namespace hstu {
 constexpr int kHopperTileSlots = 4;     // described tiles: the one under way and the next ones
 constexpr int kHopperTileBytes = 240;   // of a description
 constexpr int kHopperSharedGroups = 2;  // of 64 rows, at most, of a tile that two workgroups share
+constexpr int kHopperWrittenRows = 16;  // that the copy engine writes at once: those of a warp
 
 // Bytes to give at launch: q_buffers query tiles of tile_m rows and `stages` steps of tile_n keys
 // and values, in panels of 64 columns of 128-byte rows; descriptions; barriers of 8 bytes; and room

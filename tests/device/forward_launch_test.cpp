@@ -28,6 +28,7 @@ Plan hopper_plan(bool jagged) {
   plan.config.jagged = jagged;
   plan.config.tile_m = 128;
   plan.config.tile_n = 64;
+  plan.config.q_buffers = 2;
   plan.launch.block = 256;
   plan.launch.dynamic_lds_bytes = 200000;
   return plan;
@@ -38,9 +39,11 @@ ForwardArguments call() {
   a.q = reinterpret_cast<const unsigned short*>(0x10000);
   a.k = reinterpret_cast<const unsigned short*>(0x20000);
   a.v = reinterpret_cast<const unsigned short*>(0x30000);
+  a.o = reinterpret_cast<unsigned short*>(0x40000);
   a.q_strides = {5000 * 384, 384, 96};
   a.k_strides = {6000 * 400, 400, 96};
   a.v_strides = {6000 * 256, 256, 64};
+  a.o_strides = {5000 * 320, 320, 72};
   a.batch = 3;
   a.heads = 4;
   a.seqlen_q = 1000;
@@ -83,19 +86,23 @@ TEST_CASE("hopper launch: maps of batched tensors are the tensors, bytes for ele
     Setup s(fake, hopper_plan(false));
     const ForwardArguments a = call();
     REQUIRE(s.launcher->launch(*s.kernel, a, {1000, 1200}, nullptr).ok());
-    REQUIRE(fake.state->tensor_maps.size() == 3);
+    REQUIRE(fake.state->tensor_maps.size() == 4);
     const auto& maps = fake.state->tensor_maps;
     CHECK(maps[0].address == a.q);
     CHECK(maps[1].address == a.k);
     CHECK(maps[2].address == a.v);
+    CHECK(maps[3].address == a.o);
     CHECK(maps[0].extents == Extents{96, 1000, 4, 3});
     CHECK(maps[1].extents == Extents{96, 1200, 4, 3});
     CHECK(maps[2].extents == Extents{64, 1200, 4, 3});
+    CHECK(maps[3].extents == Extents{64, 1000, 4, 3});
     CHECK(maps[0].strides == Extents{768, 192, 5000 * 768});
     CHECK(maps[1].strides == Extents{800, 192, 6000 * 800});
     CHECK(maps[2].strides == Extents{512, 128, 6000 * 512});
+    CHECK(maps[3].strides == Extents{640, 144, 5000 * 640});
     CHECK(maps[0].box == std::vector<uint32_t>{64, 64, 1, 1});  // of one warpgroup
     CHECK(maps[1].box == std::vector<uint32_t>{64, 64, 1, 1});
+    CHECK(maps[3].box == std::vector<uint32_t>{64, 16, 1, 1});  // of one warp
     for (const FakeTensorMap& map : maps) {
       CHECK(map.data_type == 6);  // fp16
       CHECK(map.swizzle == 3);    // 128 bytes
@@ -108,6 +115,7 @@ TEST_CASE("hopper launch: maps of batched tensors are the tensors, bytes for ele
     CHECK(std::memcmp(&got.forward, &a, sizeof a) == 0);
     CHECK(got.q.words[0] == 0x7777777777777777);  // what the fake driver writes
     CHECK(got.v.words[15] == 0x7777777777777777);
+    CHECK(got.o.words[15] == 0x7777777777777777);
   }
   fake.check_balance();
 }
@@ -118,22 +126,25 @@ TEST_CASE("hopper launch: jagged tensors are one sequence of all tokens", "[cuda
     Setup s(fake, hopper_plan(true));
     ForwardArguments a = call();
     a.batch = 100;
-    a.q_strides.batch = a.k_strides.batch = a.v_strides.batch = 0;
+    a.q_strides.batch = a.k_strides.batch = a.v_strides.batch = a.o_strides.batch = 0;
     REQUIRE(s.launcher->launch(*s.kernel, a, {70000, 80000}, nullptr).ok());
     const auto& maps = fake.state->tensor_maps;
-    REQUIRE(maps.size() == 3);
+    REQUIRE(maps.size() == 4);
     CHECK(maps[0].extents == Extents{96, 70000, 4, 1});
     CHECK(maps[1].extents == Extents{96, 80000, 4, 1});
+    CHECK(maps[3].extents == Extents{64, 70000, 4, 1});
     for (const FakeTensorMap& map : maps) {
       CHECK(map.strides[2] > 0);  // never used, but the driver refuses 0
       CHECK(map.strides[2] % 16 == 0);
     }
     CHECK(fake.state->launches.back().grid[0] == 132);  // as many as there are multiprocessors
 
-    // Sequences without any key: no map of nothing is made.
+    // Sequences without any key: no map of nothing is made, but zeros are written.
     fake.state->tensor_maps.clear();
     REQUIRE(s.launcher->launch(*s.kernel, a, {69999, 0}, nullptr).ok());
-    CHECK(fake.state->tensor_maps.size() == 1);
+    REQUIRE(fake.state->tensor_maps.size() == 2);
+    CHECK(fake.state->tensor_maps[0].address == a.q);
+    CHECK(fake.state->tensor_maps[1].address == a.o);
 
     // Nothing to do, and what cannot be done.
     const size_t launches = fake.state->launches.size();
@@ -146,6 +157,19 @@ TEST_CASE("hopper launch: jagged tensors are one sequence of all tokens", "[cuda
     fake.fail("cuTensorMapEncodeTiled", 1, 1);
     CHECK_FALSE(s.launcher->launch(*s.kernel, a, {70001, 80001}, nullptr).ok());
     CHECK(fake.state->launches.size() == launches);
+  }
+  fake.check_balance();
+}
+
+TEST_CASE("hopper launch: kernels with one query buffer write for themselves", "[cuda]") {
+  FakeDriver fake;
+  {
+    Plan plan = hopper_plan(true);
+    plan.config.q_buffers = 1;
+    Setup s(fake, plan);
+    REQUIRE(s.launcher->launch(*s.kernel, call(), {70000, 80000}, nullptr).ok());
+    CHECK(fake.state->tensor_maps.size() == 3);
+    CHECK(s.last().o.words[0] == 0);
   }
   fake.check_balance();
 }
@@ -206,8 +230,8 @@ TEST_CASE("hopper launch: few calls, with the context looked at once, whoever's 
       CHECK(s.launcher->launch(*s.kernel, a, tokens, nullptr).ok());
       return fake.state->calls;
     };
-    CHECK(calls() == Calls{"cuCtxGetCurrent", "cuCtxPushCurrent", map, map, map, "cuLaunchKernel",
-                           "cuCtxPopCurrent"});
+    CHECK(calls() == Calls{"cuCtxGetCurrent", "cuCtxPushCurrent", map, map, map, map,
+                           "cuLaunchKernel", "cuCtxPopCurrent"});
     // The same tensors again; what is remembered is what was encoded for them.
     CHECK(calls() ==
           Calls{"cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernel", "cuCtxPopCurrent"});
@@ -220,24 +244,26 @@ TEST_CASE("hopper launch: few calls, with the context looked at once, whoever's 
       return std::count(made.begin(), made.end(), map);
     };
     tokens.q = 999;
-    CHECK(encoded() == 1);
+    CHECK(encoded() == 2);
     tokens.kv = 1199;
     CHECK(encoded() == 2);
     a.k += 8;
     CHECK(encoded() == 1);
     a.v_strides.seq += 8;
     CHECK(encoded() == 1);
+    a.o += 8;
+    CHECK(encoded() == 1);
     a.heads = 2;
-    CHECK(encoded() == 3);
+    CHECK(encoded() == 4);
     a.batch = 2;
-    CHECK(encoded() == 3);
+    CHECK(encoded() == 4);
     CHECK(encoded() == 0);
     // Another launcher, perhaps of another device, does not take them.
     auto second = ForwardLauncher::create(*s.device, hopper_plan(false));
     REQUIRE(second.ok());
     fake.state->tensor_maps.clear();
     CHECK((*second)->launch(*s.kernel, a, tokens, nullptr).ok());
-    CHECK(fake.state->tensor_maps.size() == 3);
+    CHECK(fake.state->tensor_maps.size() == 4);
 
     void* other = fake.new_context(1);
     fake.push(other);
