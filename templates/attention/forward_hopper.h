@@ -412,6 +412,7 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
       hopper::barrier_init(base + S::q_empty + 8 * i, 4);
     }
     hopper::barrier_init(base + S::tile_taken, 1);
+    hopper::barrier_init(base + S::q_asked, 1);
     for (int i = 0; i < S::tile_slots; ++i) {
       hopper::barrier_init(base + S::tile_full + 8 * i, 32);
       hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + 2);

@@ -167,6 +167,7 @@ struct HopperLoad {
                            &arguments.q, panel * 64, first_row + group * 64, place.head,
                            C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
       }
+      if (drawn == 0) hopper::arrive(base + S::q_asked);
       hopper::arrive(base + S::tile_empty + 8 * slot);
     }
   }
@@ -198,6 +199,9 @@ struct HopperLoad {
                                     int batch, unsigned long long policy) {
     const unsigned k_full = base + S::k_full + 8 * stage.at,
                    v_full = base + S::v_full + 8 * stage.at;
+    // At the start all workgroups ask for more than memory gives in their first 5,000 clocks: the
+    // first queries before the second step.
+    if (stage.at == 1) hopper::wait(base + S::q_asked, 0);
     hopper::wait(base + S::k_empty + 8 * stage.at, stage.round ^ 1);
     hopper::arrive_expect(k_full, S::k_bytes);
 #pragma unroll

@@ -50,7 +50,8 @@ struct HopperShape {
   static constexpr int tile_full = v_empty + 8 * stages;
   static constexpr int tile_empty = tile_full + 8 * tile_slots;
   static constexpr int tile_taken = tile_empty + 8 * tile_slots;
-  static constexpr int sum_full = tile_taken + 8;
+  static constexpr int q_asked = tile_taken + 8;
+  static constexpr int sum_full = q_asked + 8;
   static constexpr int sum_empty = sum_full + 8 * warpgroups;
   static constexpr int end = sum_empty + 8 * warpgroups;
   static_assert(end + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,

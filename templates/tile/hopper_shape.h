@@ -20,7 +20,7 @@ HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int h
   const int qk_panels = ceil_div(head_dim_qk, 64), v_panels = ceil_div(head_dim_v, 64);
   return q_buffers * tile_m * 128 * qk_panels + stages * tile_n * 128 * (qk_panels + v_panels) +
          kHopperTileSlots * kHopperTileBytes +
-         8 * (2 * q_buffers * (tile_m / 64) + 4 * stages + 2 * kHopperTileSlots + 1 +
+         8 * (2 * q_buffers * (tile_m / 64) + 4 * stages + 2 * kHopperTileSlots + 2 +
               2 * (tile_m / 64)) +
          1024;
 }
