@@ -98,6 +98,18 @@ JSON
   step "target rows, head dim $dim" run "$scratch/targets$dim.json" || failed=1
 done
 
+# Many short tiles of all kinds, no tile shared: each workgroup comes to its sixth and beyond, so
+# that memory of queries, staged outputs and descriptions are used again, and rows change hands.
+lengths=$(for i in $(seq 24); do printf '0, 1, 63, 129, 200, 330, '; done)
+targets=$(for i in $(seq 24); do printf '0, 1, 0, 20, 0, 7, '; done)
+for dim in 64 128 256; do
+  cat >"$scratch/many$dim.json" <<JSON
+{"op": "hstu_attention", "heads": 8, "head_dim_qk": $dim, "batch": 144, "validate": {"rows": 16},
+ "uih_lengths": [${lengths%, }], "num_targets": [${targets%, }]}
+JSON
+  step "many short tiles, head dim $dim" run "$scratch/many$dim.json" || failed=1
+done
+
 # 2^31 elements of q and more; the window keeps the work small.
 cat >"$scratch/huge.json" <<'JSON'
 {"op": "hstu_attention", "heads": 64, "head_dim_qk": 128, "batch": 2, "uih_lengths": 140000,
@@ -137,7 +149,7 @@ if [ $sanitize = yes ]; then
     for tool in memcheck racecheck synccheck; do
       check=("$checker" --tool "$tool" --error-exitcode 99 --target-processes application-only)
       for spec in "$specs"/{quickstart,group-special,cross-mask-test,mask-test}.json \
-        "$scratch"/{few128,few64,fewlong,targets64,targets128,targets256}.json; do
+        "$scratch"/{few128,few64,fewlong,targets64,targets128,targets256,many64,many128}.json; do
         step "$tool $(basename "$spec")" "${check[@]}" "$program" run "$spec" --device "$device" \
           --cache-dir "$scratch/cache" || failed=1
       done

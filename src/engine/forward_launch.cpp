@@ -162,8 +162,8 @@ Status ForwardLauncher::fill(const ForwardArguments& forward, const TokenCounts&
   return {};
 }
 
-// The driver takes longer to encode maps than to launch, and servers launch on the same
-// buffers again and again: each thread remembers its last maps.
+// The driver takes longer to encode maps than to launch, and servers launch on the same buffers
+// again and again: each thread remembers its last maps.
 Status ForwardLauncher::encode(const TensorMapShape& shape, int which, TensorMap& map) const {
   struct Remembered {
     uint64_t launcher = 0;

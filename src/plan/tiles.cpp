@@ -179,7 +179,7 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   t.tile_n = wide <= 64 ? 128 : 64;
   t.stages = wide <= 128 ? 4 : 2;
   // A second query tile where it fits, and where output can then be written from the first.
-  const bool staged = wide <= 128 && ceil_div(t.padded_v, 64) <= ceil_div(t.padded_qk, 64);
+  const bool staged = wide <= 128 && hopper_output_fits_queries(c.head_dim_qk, c.head_dim_v);
   t.q_buffers = staged ? 2 : 1;
   t.short_first = true;
   t.waves = 4 * (groups + 1);

@@ -52,11 +52,11 @@ struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
 
-// The one argument of the kernels for sm_90a. Boxes have 64 tokens (q) and tile_n (k, v).
+// The one argument of the kernels for sm_90a.
 struct HopperArguments {
   ForwardArguments forward;
-  TensorMap q, k, v;  // in boxes of 64 rows, tile_n keys, tile_n keys
-  TensorMap o;        // in boxes of kHopperWrittenRows; unused by kernels with one query buffer
+  TensorMap q, k, v;  // in boxes of 64 tokens (q) and tile_n (k, v)
+  TensorMap o;        // of kHopperWrittenRows; unused by kernels with one query buffer
   // Two words, zero before the first launch and again after each; launches that may run at the
   // same time need their own.
   unsigned* counters;

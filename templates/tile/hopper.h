@@ -59,7 +59,8 @@ struct HopperShape {
 
   // Whether a finished tile's output goes through the memory of its queries, from where the copy
   // engine writes it: not where the next tile's queries wait for that memory.
-  static constexpr bool staged = q_buffers > 1 && v_panels <= qk_panels;
+  static constexpr bool staged = q_buffers > 1 &&
+                                 hopper_output_fits_queries(C::head_dim_qk, C::head_dim_v);
   static constexpr bool early = !staged;
 
   // Whether warpgroups change places from tile to tile, so that none always has the rows that see

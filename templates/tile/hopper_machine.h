@@ -177,7 +177,6 @@ HSTU_DEVICE int thread_again() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
   return x;
 }
-HSTU_DEVICE int lane_again() { return thread_again() % 32; }
 HSTU_DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 HSTU_DEVICE int sum_of_lanes(int x) { return __reduce_add_sync(0xffffffffu, x); }
 HSTU_DEVICE int max_of_lanes(int x) { return __reduce_max_sync(0xffffffffu, x); }

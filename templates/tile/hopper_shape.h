@@ -25,6 +25,11 @@ HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int h
          1024;
 }
 
+// Whether a tile's output fits the memory of its queries, both in panels of 64 columns.
+HSTU_HOST_DEVICE constexpr bool hopper_output_fits_queries(int head_dim_qk, int head_dim_v) {
+  return ceil_div(head_dim_v, 64) <= ceil_div(head_dim_qk, 64);
+}
+
 // Groups of 64 rows of a sequence's first tile that do not exist, of a tile's `groups`. Where tiles
 // do not divide a sequence the first one is short, not the last: causal rows see few keys there,
 // and one warpgroup alone is slow. Unless it could not hold all contextual rows, which see all
