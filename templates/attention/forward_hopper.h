@@ -70,7 +70,7 @@ struct HopperForward {
     const HopperTile::Place place = L::place_of(tile);
     const long long batch = place.batch, head = place.head;
     const int row = place.first_row + 64 * group;
-    const int rows = L::rows_of(tile, group).exists;
+    const int rows = L::needed_of(tile, group).exists;
     const long long token = L::tokens_of(tile).first_q + row;
     const float attn_scale = place.attn_scale;
     unsigned short* to =
@@ -105,16 +105,35 @@ struct HopperForward {
   struct Tile {
     int steps;  // -1: no tile is left
     int full_first, full_end;
+    int seen_first, seen_end;
+    int own_first, own_end;
     bool few;
+
+    HSTU_DEVICE bool full(int step) const { return step >= full_first && step < full_end; }
+    // Whether the warpgroup's rows see anything of a step.
+    HSTU_DEVICE bool seen(int step) const {
+      return (step >= seen_first && step < seen_end) || (step >= own_first && step < own_end);
+    }
   };
   // The drawn-th tile of the workgroup; waits until it is named.
   HSTU_DEVICE static Tile next(unsigned base, unsigned drawn, int group) {
     const unsigned slot = drawn % S::tile_slots;
     hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
     const unsigned tile = L::tile_at(base, slot);
-    const HopperTile::Rows rows = L::rows_of(tile, group);
-    return {nvidia::uniform(L::steps_of(tile).count), nvidia::uniform(rows.full_first),
-            nvidia::uniform(rows.full_end), !softmax && nvidia::uniform(rows.few)};
+    const HopperTile::Needed needed = L::needed_of(tile, group);
+    Tile t{nvidia::uniform(L::steps_of(tile).count),
+           nvidia::uniform(needed.full_first),
+           nvidia::uniform(needed.full_end),
+           nvidia::uniform(needed.seen_first),
+           nvidia::uniform(needed.seen_end),
+           0,
+           0,
+           !softmax && nvidia::uniform(needed.few)};
+    if (C::targets && !C::cross) {
+      t.own_first = nvidia::uniform(needed.own_first);
+      t.own_end = nvidia::uniform(needed.own_end);
+    }
+    return t;
   }
 
   HSTU_DEVICE static void compute(const HopperArguments& arguments, char* shared, int warpgroup) {
@@ -137,37 +156,46 @@ struct HopperForward {
       if (t.steps < 0) break;
       const unsigned slot = drawn % S::tile_slots;
       const unsigned tile = L::tile_at(base, slot);
-      const int steps = t.steps, full_first = t.full_first, full_end = t.full_end;
+      const Tile now = t;
       const unsigned q_at = base + S::q + drawn % S::q_buffers * S::q_bytes;
       const unsigned buffer = drawn % S::q_buffers * S::warpgroups + warpgroup;
       hopper::wait(base + S::q_full + 8 * buffer, drawn / S::q_buffers % 2);
       const unsigned own_q = q_at + warpgroup * 64 * S::row_bytes;
       const unsigned long long queries = hopper::along_k(own_q);
-      const bool any_full = full_end > full_first;
-      // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may all
-      // lie far below zero.
-      const bool few = t.few;
       begin(w);
       const int stride = nvidia::uniform(L::workgroups_of_tile());
       int step = nvidia::uniform(L::part_of_tile());
       const bool early = S::early && stride == 1;
-      bool none = step >= steps;
-      while (step < steps) {
-        if (any_full && step >= full_first && step < full_end) {
-          for (; step < full_end; step += stride, w.stage.advance()) {
-            if (early && step + 1 == steps) w.q_done = base + S::q_empty + 8 * buffer;
+      const bool none = step >= now.steps;
+      const auto last_queries = [&] {
+        if (early && step + 1 == now.steps) w.q_done = base + S::q_empty + 8 * buffer;
+      };
+      while (step < now.steps) {
+        if (now.full(step)) {
+          for (; step < now.full_end; step += stride, w.stage.advance()) {
+            last_queries();
             full_step(a, w, base, queries);
           }
           if (!S::late) drain(w, base);
           continue;
         }
-        if (early && step + 1 == steps) w.q_done = base + S::q_empty + 8 * buffer;
-        if (few)
-          exact_step(a, w, tile, shared, group, step, queries);
-        else
-          partial_step(a, w, tile, shared, group, step, queries);
-        step += stride;
-        w.stage.advance();
+        if (now.seen(step)) {
+          last_queries();
+          // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may
+          // all lie far below zero.
+          if (now.few)
+            partial_step<true>(a, w, tile, shared, group, step, queries);
+          else
+            partial_step<false>(a, w, tile, shared, group, step, queries);
+          step += stride;
+          w.stage.advance();
+          continue;
+        }
+        drain(w, base);  // a V that is held over several such steps would never be loaded again
+        for (; step < now.steps && !now.seen(step); step += stride, w.stage.advance()) {
+          last_queries();
+          pass_over(w, base);
+        }
       }
       if (S::staged) release_queries(w);  // of a tile without steps
       if (ahead) t = next(base, drawn + 1, group_of(drawn + 1));
@@ -184,7 +212,8 @@ struct HopperForward {
       }
       hopper::warp_barrier();  // all lanes have read the description and what they staged
       if (S::splits && stride == 2) release(q_empty);
-      release(base + S::tile_empty + 8 * slot);
+      // The last lane: checkers for races know of a word's last reader only.
+      if (T::lane() == 31) hopper::arrive(base + S::tile_empty + 8 * slot);
     }
     if (S::staged && T::lane() == 0) hopper::boxes_read();  // shared memory ends with the workgroup
   }
@@ -218,7 +247,7 @@ struct HopperForward {
 
   // From logits of `count` keys to products: 16 keys at a time, so that the matrix unit starts on
   // the first while the rest are activated. V of the first key stands at `v_at`.
-  template <int count, class Hide>
+  template <int count, bool exact, class Hide>
   HSTU_DEVICE static void feed(float (&s)[count / 2], unsigned (&p)[count / 4], State& w,
                                float scale, const float (&shift)[2], unsigned v_at,
                                const Hide& hide) {
@@ -233,7 +262,7 @@ struct HopperForward {
         if (softmax)
           A::exponentials(s + 8 * k, p + 4 * k, w.rows, scale, shift);
         else
-          A::activate(s + 8 * k, p + 4 * k, scale);
+          A::template activate<exact>(s + 8 * k, p + 4 * k, scale);
       }
       hopper::pin<4 * slices>(p + 4 * first);
       if (first == 0) hopper::pin<T::o_count>(w.o);
@@ -256,17 +285,27 @@ struct HopperForward {
     score<C::tile_n>(s, w, base, queries, base + S::k + w.stage.at * S::k_bytes);
     release(base + S::k_empty + 8 * w.stage.at);
     release_queries(w);
-    const float scale = A::step_scale(a);
+    const float scale = A::template step_scale<false>(a);
     if (softmax) A::template turn<C::tile_n>(a, s);
     float shift[2];
     if (softmax) A::template raise<C::tile_n>(s, w.rows, w.o, scale, shift);
     if (S::stages <= 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
-    feed<C::tile_n>(s, p, w, scale, shift, base + S::v + w.stage.at * S::v_bytes,
-                    [](float*, int, int) {});
+    feed<C::tile_n, false>(s, p, w, scale, shift, base + S::v + w.stage.at * S::v_bytes,
+                           [](float*, int, int) {});
     if (!S::late) drain(w, base);
   }
 
-  // A step of which some row does not see every key.
+  // A step that no row sees anything of; no products are under way.
+  HSTU_DEVICE static void pass_over(State& w, unsigned base) {
+    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
+    release(base + S::k_empty + 8 * w.stage.at);
+    release_queries(w);
+    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    release(base + S::v_empty + 8 * w.stage.at);
+  }
+
+  // A step of which some row does not see every key; exact: with the exact SiLU.
+  template <bool exact>
   HSTU_DEVICE static void partial_step(const ForwardArguments& a, State& w, unsigned tile,
                                        char* shared, int group, int step,
                                        unsigned long long queries) {
@@ -274,33 +313,26 @@ struct HopperForward {
     const unsigned base = nvidia::shared_address(shared);
     const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
     const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
-    const HopperTile::Rows rows = L::rows_of(tile, group);
-    const HopperSpan span = seen_span<C>(rows, from, min_of(from + C::tile_n, seqlen_kv));
-    const bool own =
-        C::targets && !C::cross &&
-        nvidia::uniform(rows.diagonal_end > from && rows.diagonal_begin < from + C::tile_n);
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
-    if (span.low >= span.high) {
-      drain(w, base);  // a V that is held over several such steps would never be loaded again
-      release(base + S::k_empty + 8 * w.stage.at);
-      release_queries(w);
-      hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
-      release(base + S::v_empty + 8 * w.stage.at);
+    if (part == C::tile_n) {
+      partial_product<C::tile_n, exact>(a, w, tile, shared, group, from, 0, seqlen_kv, queries);
       return;
     }
+    const HopperSpan span =
+        seen_span<C>(L::rows_of(tile, group), from, min_of(from + C::tile_n, seqlen_kv));
     const int skipped = span.low >= from + part ? part : 0;
-    if (part < C::tile_n && span.high - from - skipped <= part)
-      partial_product<part>(a, w, tile, shared, group, from + skipped, skipped, seqlen_kv, own,
-                            queries);
+    if (span.high - from - skipped <= part)
+      partial_product<part, exact>(a, w, tile, shared, group, from + skipped, skipped, seqlen_kv,
+                                   queries);
     else
-      partial_product<C::tile_n>(a, w, tile, shared, group, from, 0, seqlen_kv, own, queries);
+      partial_product<C::tile_n, exact>(a, w, tile, shared, group, from, 0, seqlen_kv, queries);
   }
 
   // `count` keys of the stage from `skipped` on; the first of them is the sequence's `first`.
-  template <int count>
+  template <int count, bool exact>
   HSTU_DEVICE static void partial_product(const ForwardArguments& a, State& w, unsigned tile,
                                           char* shared, int group, int first, int skipped,
-                                          int seqlen_kv, bool own, unsigned long long queries) {
+                                          int seqlen_kv, unsigned long long queries) {
     const unsigned base = nvidia::shared_address(shared);
     const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
     float s[count / 2];
@@ -311,7 +343,7 @@ struct HopperForward {
     T::template logits<count>(
         s, queries,
         hopper::along_k(base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes));
-    const HopperSeen<C> seen(tile, group);
+    const HopperSeen<C> seen = HopperSeen<C>::template of<count>(tile, group, first);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     if (C::jagged && first + count > seqlen_kv)
       T::clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
@@ -322,7 +354,7 @@ struct HopperForward {
     w.held = -1;
     release(base + S::k_empty + 8 * w.stage.at);
     release_queries(w);
-    const float scale = A::step_scale(a);
+    const float scale = A::template step_scale<exact>(a);
     if (softmax) A::template turn<count>(a, s);
     float shift[2];
     // Of a whole step half the slices may have nothing to hide: all rows see their keys.
@@ -332,66 +364,17 @@ struct HopperForward {
     const int clean_end = nvidia::uniform(common.end) - first;
     const auto hide = [&](float* x, int begin, int end) {
       if (count <= S::part_keys || 2 * begin < clean_begin || 2 * end > clean_end)
-        seen.template hide<false>(x, begin, end, first);
+        seen.hide(x, begin, end);
     };
-    if (own) seen.template hide<true>(s, 0, count / 2, first);
     if (softmax) {
 #pragma unroll
-      for (int k = 0; k < count / 16; ++k)
-        if (!own) hide(s, 8 * k, 8 * k + 8);
+      for (int k = 0; k < count / 16; ++k) hide(s, 8 * k, 8 * k + 8);
       A::template raise<count>(s, w.rows, w.o, scale, shift);
     }
-    feed<count>(s, p, w, scale, shift, base + v_at, [&](float* x, int begin, int end) {
-      if (!softmax && !own) hide(x, begin, end);
+    feed<count, exact>(s, p, w, scale, shift, base + v_at, [&](float* x, int begin, int end) {
+      if (!softmax) hide(x, begin, end);
     });
     if (!S::late) drain(w, base);
-  }
-
-  // The same with the exact SiLU, in parts.
-  HSTU_DEVICE static void exact_step(const ForwardArguments& a, State& w, unsigned tile,
-                                     char* shared, int group, int step,
-                                     unsigned long long queries) {
-    constexpr int part = S::part_keys;
-    const unsigned base = nvidia::shared_address(shared);
-    const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
-    const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
-    drain(w, base);  // none of the parts may have a product to do it
-    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
-    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
-#pragma unroll 1
-    for (int skipped = C::tile_n - part; skipped >= 0; skipped -= part) {
-      const int first = from + skipped;
-      const HopperSpan span =
-          seen_span<C>(L::rows_of(tile, group), first, min_of(first + part, seqlen_kv));
-      if (span.low >= span.high) continue;
-      float s[part / 2];
-      unsigned p[part / 4];
-      const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
-      score<part>(s, w, base, queries,
-                  base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes);
-      if (skipped == 0) release_queries(w);
-      HopperSeen<C>(tile, group).template hide<C::targets && !C::cross>(s, 0, part / 2, first);
-#pragma unroll
-      for (int e = 0; e < part / 2; ++e) s[e] = A::template silu<true>(s[e], a.alpha * A::log2e);
-#pragma unroll
-      for (int k = 0; k < part / 4; ++k) p[k] = nvidia::pack<C::dtype>(s[2 * k], s[2 * k + 1]);
-      if (C::jagged && first + part > seqlen_kv)
-        T::clear_rows(shared + v_at, seqlen_kv - first, part);
-      const unsigned long long v = hopper::along_n(base + v_at, S::panel_bytes);
-      hopper::pin<part / 4>(p);
-      hopper::pin<T::o_count>(w.o);
-      hopper::product_fence();
-#pragma unroll
-      for (int k = 0; k < part / 16; ++k)
-        T::accumulate(w.o, p + 4 * k, v + k * 128, k > 0 || !w.fresh);
-      hopper::product_commit();
-      w.fresh = false;
-      hopper::product_wait<0>();
-      hopper::pin<T::o_count>(w.o);
-    }
-    release(base + S::k_empty + 8 * w.stage.at);
-    release_queries(w);
-    release(base + S::v_empty + 8 * w.stage.at);
   }
 };
 

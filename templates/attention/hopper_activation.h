@@ -30,10 +30,11 @@ struct HopperActivation {
   }
 
   // Probabilities of 16 keys from their logits, as an operand of the second product.
+  template <bool exact>
   HSTU_DEVICE static void activate(const float* s, unsigned* p, float scale) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      p[j] = nvidia::pack<C::dtype>(silu<false>(s[2 * j], scale), silu<false>(s[2 * j + 1], scale));
+      p[j] = nvidia::pack<C::dtype>(silu<exact>(s[2 * j], scale), silu<exact>(s[2 * j + 1], scale));
   }
 
   HSTU_DEVICE static void exponentials(const float* s, unsigned* p, Rows& rows, float scale,
@@ -94,10 +95,11 @@ struct HopperActivation {
       for (int e = 0; e < count / 2; ++e) s[e] = -s[e];
     }
   }
-  // What full and partial steps scale logits with.
+  // What logits are to be scaled with.
+  template <bool exact>
   HSTU_DEVICE static float step_scale(const ForwardArguments& a) {
     if (softmax) return (a.alpha < 0.0f ? -a.alpha : a.alpha) * log2e;
-    return a.alpha * 0.5f;
+    return a.alpha * (exact ? log2e : 0.5f);
   }
 
  private:

@@ -48,7 +48,8 @@ struct HopperLoad {
   static constexpr unsigned kMaskAt =
       sizeof(HopperTile::Steps) + sizeof(HopperTile::Place) + sizeof(HopperTile::Tokens);
   static constexpr unsigned kRowsAt = kMaskAt + sizeof(HopperTile::Mask);
-  static constexpr unsigned kCommonAt = kRowsAt + 3 * sizeof(HopperTile::Rows);
+  static constexpr unsigned kNeededAt = kRowsAt + 3 * sizeof(HopperTile::Rows);
+  static constexpr unsigned kCommonAt = kNeededAt + 3 * sizeof(HopperTile::Needed);
   static_assert(kCommonAt + 3 * sizeof(HopperTile::Common) == sizeof(HopperTile));
   HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile) {
     return read<HopperTile::Steps>(tile);
@@ -64,6 +65,9 @@ struct HopperLoad {
   }
   HSTU_DEVICE static HopperTile::Rows rows_of(unsigned tile, int group) {
     return read<HopperTile::Rows>(tile + kRowsAt + group * sizeof(HopperTile::Rows));
+  }
+  HSTU_DEVICE static HopperTile::Needed needed_of(unsigned tile, int group) {
+    return read<HopperTile::Needed>(tile + kNeededAt + group * sizeof(HopperTile::Needed));
   }
   HSTU_DEVICE static HopperTile::Common common_of(unsigned tile, int group) {
     return read<HopperTile::Common>(tile + kCommonAt + group * sizeof(HopperTile::Common));
@@ -155,7 +159,7 @@ struct HopperLoad {
         const int group = group_of(warpgroup, drawn);
         const unsigned barrier = 8 * (buffer * S::warpgroups + warpgroup);
         hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
-        if (rows_of(tile, group).exists == 0) {
+        if (needed_of(tile, group).exists == 0) {
           hopper::arrive(base + S::q_full + barrier);
           continue;
         }

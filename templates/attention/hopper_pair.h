@@ -61,7 +61,7 @@ struct HopperPair {
     constexpr int width = S::splits ? S::v_width / 2 : 32;
     const HopperTile::Place place = L::place_of(tile);
     const int row = place.first_row + 64 * group;
-    const int rows = L::rows_of(tile, group).exists;
+    const int rows = L::needed_of(tile, group).exists;
     const int column = L::part_of_tile() * width;
     const float factor[2] = {place.attn_scale, place.attn_scale};
     unsigned short* to =

@@ -34,33 +34,41 @@ struct HopperSeen {
                                          C::context, C::minfull, C::targets};
   static constexpr bool softmax = C::activation == Activation::softmax;
 
-  RowKeys keys[2];
-  int row[2];
-  HSTU_DEVICE HopperSeen(unsigned tile, int group) {
+  // Of either row's logits of `count` keys from `first` on, a bit each.
+  unsigned seen[2];
+
+  template <int count>
+  HSTU_DEVICE static HopperSeen of(unsigned tile, int group, int first) {
+    static_assert(count / 4 <= 32);
     const SequenceMask mask = L::mask_of(tile);
     const int first_row = L::place_of(tile).first_row + 64 * group;
+    HopperSeen r;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      row[i] = first_row + T::row(i);
-      keys[i] = row[i] < mask.seqlen_q ? row_keys(features, mask, row[i]) : RowKeys{0, 0, false};
+      const int row = first_row + T::row(i);
+      const unsigned own = row - first - T::key(0);
+      const RowKeys keys =
+          row < mask.seqlen_q ? row_keys(features, mask, row) : RowKeys{0, 0, false};
+      r.seen[i] = hopper::bits(before<count>(keys.begin - first), before<count>(keys.end - first));
+      if (C::targets && !C::cross && keys.diagonal && own < count && own % 8 < 2)
+        r.seen[i] |= 1u << (own / 8 * 2 + own % 8);
     }
+    return r;
   }
-  // Hides what the rows do not see of the keys of elements [from, to), which start at `first`.
-  // `own`: whether a target row's own key may be among them.
-  template <bool own>
-  HSTU_DEVICE void hide(float* s, int from, int to, int first) const {
-    // Only a window, or contextual rows of cross attention, begin elsewhere than at key 0.
-    constexpr bool from_start = !C::local && !(C::cross && C::context);
-    const int lane_key = first + T::key(0);
+
+  // Hides what the rows do not see of logits [from, to).
+  HSTU_DEVICE void hide(float* s, int from, int to) const {
 #pragma unroll
-    for (int e = from; e < to; ++e) {
-      const int i = T::slot(e), key = lane_key + (T::key(e) - T::key(0));
-      bool sees = from_start ? key < keys[i].end
-                             : static_cast<unsigned>(key - keys[i].begin) <
-                                   static_cast<unsigned>(keys[i].end - keys[i].begin);
-      if (own) sees = sees || (keys[i].diagonal && key == row[i]);
-      if (!sees) s[e] = softmax ? -infinity() : 0.0f;
-    }
+    for (int e = from; e < to; ++e)
+      if ((seen[T::slot(e)] & 1u << (e / 4 * 2 + e % 2)) == 0) s[e] = softmax ? -infinity() : 0.0f;
+  }
+
+ private:
+  // How many of a row's logits that this thread holds are of keys before the key-th.
+  template <int count>
+  HSTU_DEVICE static int before(int key) {
+    const int x = key - T::key(0);
+    return max_of(min_of((x >> 3) * 2 + min_of(x & 7, 2), count / 4), 0);
   }
 };
 

@@ -31,13 +31,19 @@ struct HopperTile {
   struct alignas(16) Mask {
     SequenceMask mask;
   } mask;
-  // For each 64 rows: the steps [full_first, full_end) that need no mask, and the keys seen.
+  // For each 64 rows: the keys seen.
   struct alignas(16) Rows {
-    int full_first, full_end;
     int begin, end, diagonal_begin, diagonal_end;
+  } rows[3];
+  // For the same rows: the steps [full_first, full_end) that need no mask, those of which something
+  // is seen, and those that hold target rows' own keys.
+  struct alignas(16) Needed {
+    int full_first, full_end;
+    int seen_first, seen_end;
+    int own_first, own_end;
     int few;     // whether some row may see but a few keys
     int exists;  // how many of the rows do
-  } rows[3];
+  } needed[3];
   // For the same rows: the keys that all of them see.
   struct alignas(16) Common {
     int begin, end;
@@ -87,15 +93,25 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
       max_of(max_of(min_of(keys.full_end - main_begin, main_count * C::tile_n), 0) / C::tile_n,
              full_first);
   if (lane < C::waves / 4 - 1) {
+    HopperTile::Needed needed{full_first, full_end, 0, 0, 0, 0, 0, 0};
+    if (keys.end > keys.begin) {
+      needed.seen_first = (keys.begin - main_begin) / C::tile_n;
+      needed.seen_end = ceil_div(keys.end - main_begin, C::tile_n);
+    }
+    if (keys.diagonal_end > keys.diagonal_begin) {
+      const int covered = main_begin + main_count * C::tile_n;
+      const auto step_of = [&](int key) {
+        return key < covered ? (key - main_begin) / C::tile_n
+                             : main_count + (key - diagonal_begin) / C::tile_n;
+      };
+      needed.own_first = step_of(keys.diagonal_begin);
+      needed.own_end = step_of(keys.diagonal_end - 1) + 1;
+    }
+    needed.few = keys.full_end - keys.full_begin < 32;
+    needed.exists = row < 0 ? 0 : max_of(min_of(rows, name.seqlen_q - row), 0);
+    t.needed[lane] = needed;
+    t.rows[lane] = {keys.begin, keys.end, keys.diagonal_begin, keys.diagonal_end};
     t.common[lane] = {keys.full_begin, keys.full_end, {0, 0}};
-    t.rows[lane] = {full_first,
-                    full_end,
-                    keys.begin,
-                    keys.end,
-                    keys.diagonal_begin,
-                    keys.diagonal_end,
-                    keys.full_end - keys.full_begin < 32,
-                    row < 0 ? 0 : max_of(min_of(rows, name.seqlen_q - row), 0)};
   }
   if (lane == 3) {
     t.steps = {count, diagonal_count, diagonal_begin, main_begin};

@@ -120,13 +120,15 @@ struct HopperTileLayer {
   // Zeroes rows [first, end) of V: those past the sequence's end belong to its neighbour, whose P
   // is zero here, but 0 * infinity is not.
   HSTU_DEVICE static void clear_rows(char* v, int first, int end) {
-    const int rows = end - first;
-    const int chunks = rows * 8;  // of 16 bytes in a panel
-    for (int i = nvidia::thread() % 128; i < chunks * S::v_panels; i += 128) {
-      const int panel = i / chunks, rest = i % chunks;
-      nvidia::store_shared(nvidia::shared_address(v) + panel * S::panel_bytes +
-                               (first + rest / 8) * S::row_bytes + rest % 8 * 16,
-                           {0, 0, 0, 0});
+    // Eight threads a row of a panel: 16 rows at a time.
+    const int thread = nvidia::thread() % 128;
+#pragma unroll 1
+    for (int row = first + thread / 8; row < end; row += 16) {
+#pragma unroll
+      for (int panel = 0; panel < S::v_panels; ++panel)
+        nvidia::store_shared(nvidia::shared_address(v) + panel * S::panel_bytes +
+                                 row * S::row_bytes + thread % 8 * 16,
+                             {0, 0, 0, 0});
     }
     hopper::proxy_fence();
     hopper::warpgroup_barrier(1 + nvidia::thread() / 128);

@@ -184,6 +184,12 @@ HSTU_DEVICE unsigned lanes_where(bool x) { return __ballot_sync(0xffffffffu, x);
 HSTU_DEVICE int of_lane(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 HSTU_DEVICE int count_bits(unsigned x) { return __popc(x); }
 HSTU_DEVICE int first_bit(unsigned x) { return __ffs(static_cast<int>(x)) - 1; }
+// Bits [first, end), which lie between 0 and 32; none where first >= end.
+HSTU_DEVICE unsigned bits(int first, int end) {
+  unsigned x;
+  asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(x) : "r"(first), "r"(max_of(end - first, 0)));
+  return x;
+}
 HSTU_DEVICE unsigned shuffle_xor(unsigned x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
 }

@@ -8,7 +8,7 @@
 namespace hstu {
 
 constexpr int kHopperTileSlots = 4;     // described tiles: the one under way and the next ones
-constexpr int kHopperTileBytes = 240;   // of a description
+constexpr int kHopperTileBytes = 288;   // of a description
 constexpr int kHopperSharedGroups = 2;  // of 64 rows, at most, of a tile that two workgroups share
 constexpr int kHopperWrittenRows = 16;  // that the copy engine writes at once: those of a warp
 

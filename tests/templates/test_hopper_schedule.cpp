@@ -108,20 +108,27 @@ std::string judge(const Described& d) {
   const HopperTile::Steps& steps = d.tile.steps;
   for (int group = 0; group < C::waves / 4 - 1; ++group) {
     const HopperTile::Rows& rows = d.tile.rows[group];
-    const int begin = d.tile.place.first_row + 64 * group, end = begin + rows.exists;
+    const HopperTile::Needed& needed = d.tile.needed[group];
+    const int begin = d.tile.place.first_row + 64 * group, end = begin + needed.exists;
+    const auto sees = [&](int s) { return s >= needed.seen_first && s < needed.seen_end; };
+    const auto owns = [&](int s) { return s >= needed.own_first && s < needed.own_end; };
+    for (int s = 0; s < steps.count && needed.exists == 0; ++s)
+      if (sees(s) || owns(s)) return fmt::format("no row needs step {}", s);
     // The ends of the rows and a few between: every row would take minutes.
     for (int row = begin; row < end; row += row == begin || row + 7 >= end ? 1 : 7) {
       const RowKeys keys = row_keys(f, m, row);
       int seen = 0;
       for (int s = 0; s < steps.count; ++s) {
         const int from = first_key<C>(steps, s), to = std::min(from + C::tile_n, m.seqlen_kv);
-        const bool full = s >= rows.full_first && s < rows.full_end;
+        const bool full = s >= needed.full_first && s < needed.full_end;
         const int in_step = std::max(0, std::min(keys.end, to) - std::max(keys.begin, from));
         const bool own = keys.diagonal && row >= from && row < to;
         if (from < 0) return fmt::format("step {} begins at {}", s, from);
         if (full && in_step != C::tile_n)
           return fmt::format("row {}: step {} is called full, it sees {} keys", row, s, in_step);
-        // What a partial step looks at: the hull of the warpgroup's keys, and own keys.
+        if ((in_step > 0 && !sees(s)) || (own && !owns(s)))
+          return fmt::format("row {}: step {} is passed over", row, s);
+        // What half a step is chosen by: the hull of the warpgroup's keys, and own keys.
         if (in_step > 0 &&
             (std::max(keys.begin, from) < rows.begin || std::min(keys.end, to) > rows.end))
           return fmt::format("row {}: step {} lies outside the hull", row, s);
@@ -137,7 +144,7 @@ std::string judge(const Described& d) {
       if (common.begin < common.end && (keys.begin > common.begin || keys.end < common.end))
         return fmt::format("row {} does not see all of the keys [{}, {}) said to be common", row,
                            common.begin, common.end);
-      if (!rows.few && want < 32)
+      if (!needed.few && want < 32)
         return fmt::format("row {} sees {} keys and is not called one of few", row, want);
     }
   }
@@ -166,7 +173,7 @@ void check(std::mt19937& random, int rounds) {
         named.insert({d.name.batch, d.name.head, d.name.tile});
         const int i = d.name.batch;
         for (int group = 0; group < C::waves / 4 - 1; ++group)
-          if (const int rows = d.tile.rows[group].exists; rows != 0)
+          if (const int rows = d.tile.needed[group].exists; rows != 0)
             pieces[{i, d.name.head, d.tile.place.first_row + 64 * group}] += rows;
         const bool right = d.name.seqlen_q == b.offsets_q[i + 1] - b.offsets_q[i] &&
                            d.name.seqlen_kv == b.offsets_kv[i + 1] - b.offsets_kv[i] &&
@@ -313,9 +320,12 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   CHECK_FALSE(noticed([](HopperTile&) {}));
   CHECK(noticed([](HopperTile& t) { --t.steps.count; }));
   CHECK(noticed([](HopperTile& t) { t.steps.main_begin += 64; }));
-  CHECK(noticed([](HopperTile& t) { t.rows[1].full_end = t.steps.count; }));
+  CHECK(noticed([](HopperTile& t) { t.needed[1].full_end = t.steps.count; }));
   CHECK(noticed([](HopperTile& t) { --t.rows[0].end; }));
-  CHECK(noticed([](HopperTile& t) { t.rows[0].few = 0; }));
+  CHECK(noticed([](HopperTile& t) { ++t.needed[1].seen_first; }));
+  CHECK(noticed([](HopperTile& t) { --t.needed[1].seen_end; }));
+  CHECK(noticed([](HopperTile& t) { --t.needed[1].own_end; }));
+  CHECK(noticed([](HopperTile& t) { t.needed[0].few = 0; }));
   CHECK(noticed([](HopperTile& t) { ++t.common[0].end; }));
   CHECK(noticed([](HopperTile& t) { --t.common[1].begin; }));
   CHECK(noticed([](HopperTile& t) { t.rows[1].diagonal_end -= 1; }));
