@@ -2,6 +2,7 @@
 // What the rows of a warpgroup see of a step's keys, and the hiding of the rest.
 #pragma once
 
+#include "attention/hopper_bits.h"
 #include "attention/hopper_load.h"
 #include "attention/hopper_tile.h"
 #include "base/types.h"
@@ -34,24 +35,20 @@ struct HopperSeen {
                                          C::context, C::minfull, C::targets};
   static constexpr bool softmax = C::activation == Activation::softmax;
 
-  // Of either row's logits of `count` keys from `first` on, a bit each.
-  unsigned seen[2];
+  unsigned seen[2];  // bits of either row's logits
 
+  // Of `count` keys from `first` on.
   template <int count>
   HSTU_DEVICE static HopperSeen of(unsigned tile, int group, int first) {
-    static_assert(count / 4 <= 32);
     const SequenceMask mask = L::mask_of(tile);
     const int first_row = L::place_of(tile).first_row + 64 * group;
     HopperSeen r;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = first_row + T::row(i);
-      const unsigned own = row - first - T::key(0);
       const RowKeys keys =
           row < mask.seqlen_q ? row_keys(features, mask, row) : RowKeys{0, 0, false};
-      r.seen[i] = hopper::bits(before<count>(keys.begin - first), before<count>(keys.end - first));
-      if (C::targets && !C::cross && keys.diagonal && own < count && own % 8 < 2)
-        r.seen[i] |= 1u << (own / 8 * 2 + own % 8);
+      r.seen[i] = seen_bits<count>(keys, row, first + T::key(0));
     }
     return r;
   }
@@ -61,14 +58,6 @@ struct HopperSeen {
 #pragma unroll
     for (int e = from; e < to; ++e)
       if ((seen[T::slot(e)] & 1u << (e / 4 * 2 + e % 2)) == 0) s[e] = softmax ? -infinity() : 0.0f;
-  }
-
- private:
-  // How many of a row's logits that this thread holds are of keys before the key-th.
-  template <int count>
-  HSTU_DEVICE static int before(int key) {
-    const int x = key - T::key(0);
-    return max_of(min_of((x >> 3) * 2 + min_of(x & 7, 2), count / 4), 0);
   }
 };
 

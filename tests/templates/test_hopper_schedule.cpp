@@ -11,7 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "attention/hopper_tile.h"  // templates/
+#include "attention/hopper_bits.h"  // templates/
+#include "attention/hopper_tile.h"
 #include "catch.hpp"
 
 using namespace hstu;
@@ -329,4 +330,44 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   CHECK(noticed([](HopperTile& t) { ++t.common[0].end; }));
   CHECK(noticed([](HopperTile& t) { --t.common[1].begin; }));
   CHECK(noticed([](HopperTile& t) { t.rows[1].diagonal_end -= 1; }));
+}
+
+namespace {
+
+// Bits of random rows and keys against the mask's predicate.
+template <int count>
+std::string compare_bits(std::mt19937& random, MaskFeatures f) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const int targets = f.targets ? below(3) * below(40) : 0, context = f.context ? below(40) : 0;
+  const int seqlen_q = targets + context + below(300) + 1;
+  const int seqlen_kv = f.cross ? context + below(300) + 1 : seqlen_q;
+  const SequenceMask m = resolve_mask(f, seqlen_q, seqlen_kv, targets, f.local ? below(90) : 0,
+                                      context, f.minfull ? below(2) * below(90) : 0);
+  const int row = below(seqlen_q), lane = below(4);
+  const int first = below(seqlen_kv + 70) - 70 + 2 * lane;  // of the thread's logits
+  const unsigned seen = seen_bits<count>(row_keys(f, m, row), row, first);
+  for (int bit = 0; bit < 32; ++bit) {
+    const int key = first + bit / 2 * 8 + bit % 2;
+    const bool exists = bit < count / 4 && key >= 0 && key < seqlen_kv;
+    const bool want = exists && visible(f, m, row, key);
+    if ((seen >> bit & 1) != (want ? 1u : 0u))
+      return fmt::format("row {} of {}, key {} of {}, bit {} of {}: {}", row, seqlen_q, key,
+                         seqlen_kv, bit, count / 4, want ? "not seen" : "seen");
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("Hopper: a bit for each logit that a row sees") {
+  std::mt19937 random(11);
+  for (int features = 0; features < 64; ++features) {
+    const MaskFeatures f{(features & 1) != 0, (features & 2) != 0,  (features & 4) != 0,
+                         (features & 8) != 0, (features & 16) != 0, (features & 32) != 0};
+    CAPTURE(features);
+    for (int round = 0; round < 3000; ++round) {
+      REQUIRE(compare_bits<64>(random, f) == "");
+      REQUIRE(compare_bits<128>(random, f) == "");
+    }
+  }
 }

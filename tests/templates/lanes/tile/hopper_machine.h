@@ -33,6 +33,11 @@ inline int of_lane(int x, int from) {
 }
 inline int count_bits(unsigned x) { return __builtin_popcount(x); }
 inline int first_bit(unsigned x) { return __builtin_ffs(static_cast<int>(x)) - 1; }
+inline unsigned bits(int first, int end) {
+  unsigned x = 0;
+  for (int i = first; i < end && i < 32; ++i) x |= 1u << i;
+  return x;
+}
 inline int launched = 132;  // workgroups
 inline int blocks() { return launched; }
 inline void warp_barrier() {
