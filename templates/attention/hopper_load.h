@@ -116,7 +116,7 @@ struct HopperLoad {
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
       hopper::arrive(base + S::tile_full + 8 * slot);
       if (name.tile < 0) break;
-      // Drawn no earlier than its keys could be loaded: who has a long tile leaves others the rest.
+      // No earlier than the keys of this one are nearly all asked for.
       hopper::wait(base + S::tile_taken, drawn % 2);
       unsigned next = 0;
       if (lane == 0 && workgroups_of_tile() == 1) next = hopper::add_to(arguments.counters, 1);
@@ -190,11 +190,20 @@ struct HopperLoad {
       const HopperTile::Place place = place_of(tile);
       const int first_kv = tokens_of(tile).first_kv;
       hopper::arrive(base + S::tile_empty + 8 * slot.at);
-      hopper::arrive(base + S::tile_taken);
       const int parts = workgroups_of_tile();
-      for (int step = part_of_tile(); step < steps.count; step += parts, stage.advance())
+      // The next tile is drawn when the end of this one's keys is in sight: who has a long tile
+      // leaves others the rest. Which tile a pair has next is known, it may be described at once.
+      const int draw_from = parts > 1 ? 0 : max_of(steps.count - S::steps_to_draw, 0);
+      bool drawn = false;
+      for (int step = part_of_tile();; step += parts, stage.advance()) {
+        if (!drawn && step >= draw_from) {
+          hopper::arrive(base + S::tile_taken);
+          drawn = true;
+        }
+        if (step >= steps.count) break;
         load_step(arguments, base, stage, first_kv + first_key<C>(steps, step), place.head,
                   C::jagged ? 0 : place.batch, keep);
+      }
     }
   }
 

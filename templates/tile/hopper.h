@@ -30,6 +30,11 @@ struct HopperShape {
   static constexpr int q_buffers = C::q_buffers;
   static constexpr int tile_slots = kHopperTileSlots;
 
+  // Steps that are still to be loaded of a tile when the next one is drawn: as long as it takes to
+  // draw, describe and load its queries, about 6,000 clocks, of which the steps in memory are a
+  // part. Found by trying: fewer leave warpgroups waiting, more leave the end uneven.
+  static constexpr int steps_to_draw = stages + 2;
+
   // Keys of one product where a mask cuts through: half a step of 128.
   static constexpr int part_keys = C::tile_n % 64 == 0 ? 64 : C::tile_n;
   static_assert(C::tile_n <= 2 * part_keys);
