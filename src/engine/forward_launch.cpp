@@ -49,9 +49,10 @@ ForwardLauncher::ForwardLauncher(Device& device, const Plan& plan)
       config_(plan.config),
       shape_(plan.launch),
       hopper_(plan.template_name == kHopperTemplate),
-      splits_(hopper_ && device.has_clusters() && plan.config.activation == Activation::silu &&
-              plan.config.head_dim_v % 64 == 0 && plan.config.head_dim_v <= 128 &&
-              plan.config.head_dim_v <= plan.config.head_dim_qk),
+      splits_(hopper_ && device.has_clusters() &&
+              hopper_shares_tiles(plan.config.activation == Activation::softmax,
+                                  plan.config.head_dim_qk, plan.config.head_dim_v,
+                                  plan.config.tile_m)),
       compute_units_(device.target().compute_units) {}
 
 Result<std::unique_ptr<ForwardLauncher>> ForwardLauncher::create(Device& device, const Plan& plan) {

@@ -62,6 +62,30 @@ struct HopperForward {
     w.held = -1;
   }
 
+  // What the output of a thread's rows is multiplied with; of softmax also writes their LSE, if
+  // told to.
+  HSTU_DEVICE static void finish(const ForwardArguments& a, const State& w, unsigned tile,
+                                 int group, bool write_lse, float (&factor)[2]) {
+    const HopperTile::Place place = L::place_of(tile);
+    factor[0] = factor[1] = place.attn_scale;
+    if (!softmax) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float sum = w.rows.sum[i];
+      sum += nvidia::shuffle_xor(sum, 1);
+      sum += nvidia::shuffle_xor(sum, 2);
+      factor[i] = sum > 0.0f ? place.attn_scale / sum : 0.0f;
+      if (C::write_lse && write_lse && T::row(i) < L::needed_of(tile, group).exists &&
+          T::lane() % 4 == 0) {
+        const long long token =
+            L::tokens_of(tile).first_q + place.first_row + 64 * group + T::row(i);
+        a.lse[place.batch * a.lse_strides.batch + token * a.lse_strides.seq +
+              place.head * a.lse_strides.head] =
+            sum > 0.0f ? (w.rows.max[i] + nvidia::log2(sum)) * 0.6931471805599453f : -infinity();
+      }
+    }
+  }
+
   // Drains, then writes; by way of `queries`, the memory of the warpgroup's queries, where output
   // is staged.
   HSTU_DEVICE static void write(const HopperArguments& arguments, State& w, unsigned base,
@@ -72,25 +96,11 @@ struct HopperForward {
     const int row = place.first_row + 64 * group;
     const int rows = L::needed_of(tile, group).exists;
     const long long token = L::tokens_of(tile).first_q + row;
-    const float attn_scale = place.attn_scale;
     unsigned short* to =
         a.o + batch * a.o_strides.batch + token * a.o_strides.seq + head * a.o_strides.head;
     drain(w, base);
-    float factor[2] = {attn_scale, attn_scale};
-    if (softmax) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float sum = w.rows.sum[i];
-        sum += nvidia::shuffle_xor(sum, 1);
-        sum += nvidia::shuffle_xor(sum, 2);
-        factor[i] = sum > 0.0f ? attn_scale / sum : 0.0f;
-        if (C::write_lse && T::row(i) < rows && T::lane() % 4 == 0) {
-          a.lse[batch * a.lse_strides.batch + (token + T::row(i)) * a.lse_strides.seq +
-                head * a.lse_strides.head] =
-              sum > 0.0f ? (w.rows.max[i] + nvidia::log2(sum)) * 0.6931471805599453f : -infinity();
-        }
-      }
-    }
+    float factor[2];
+    finish(a, w, tile, group, true, factor);
     if (S::staged)
       T::store_staged(
           w.o, !w.fresh, factor, queries + hopper::thread_again() % 128 / 32 * 16 * S::row_bytes,
@@ -202,8 +212,10 @@ struct HopperForward {
       const unsigned q_empty = base + S::q_empty + 8 * buffer;
       if (S::splits && stride == 2) {
         drain(w, base);
-        HopperPair<C>::add_other_half(w.o, w.fresh, base, q_at, group, drawn % 2);
-        HopperPair<C>::write_half(a, w.o, tile, group);
+        HopperPair<C>::add_other_half(w.o, w.rows, w.fresh, base, q_at, group, drawn % 2);
+        float factor[2];
+        finish(a, w, tile, group, L::part_of_tile() == 0, factor);
+        HopperPair<C>::write_half(a, w.o, factor, tile, group);
         hopper::proxy_fence();
       } else {
         if (!S::staged && none) release(q_empty);

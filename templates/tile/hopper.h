@@ -72,10 +72,8 @@ struct HopperShape {
   // the most keys: of short steps, where the gain (1 to 4 %) is more than it costs.
   static constexpr bool turns = warpgroups == 3 && C::tile_n <= 64;
 
-  // Whether two workgroups can share a tile's keys: each then writes half of the columns, of which
-  // the other sends its sums into the memory of the queries.
-  static constexpr bool splits = C::activation != Activation::softmax && v_width % 64 == 0 &&
-                                 v_width <= 128 && v_panels <= qk_panels;
+  static constexpr bool splits = hopper_shares_tiles(C::activation == Activation::softmax,
+                                                     C::head_dim_qk, C::head_dim_v, C::tile_m);
 
   // Registers a thread: the file's 65536 less what the loading warpgroup keeps.
   static constexpr int loader_registers = 56;

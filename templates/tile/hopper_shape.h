@@ -30,6 +30,16 @@ HSTU_HOST_DEVICE constexpr bool hopper_output_fits_queries(int head_dim_qk, int 
   return ceil_div(head_dim_v, 64) <= ceil_div(head_dim_qk, 64);
 }
 
+// Whether two workgroups can share a tile's keys: each then writes half of the columns, of which
+// the other sends its sums into the memory of the queries. Maxima and sums of softmax go where
+// queries of a third group of rows would be.
+HSTU_HOST_DEVICE constexpr bool hopper_shares_tiles(bool softmax, int head_dim_qk, int head_dim_v,
+                                                    int tile_m) {
+  return head_dim_v % 64 == 0 && head_dim_v <= 128 &&
+         hopper_output_fits_queries(head_dim_qk, head_dim_v) &&
+         (!softmax || tile_m > 64 * kHopperSharedGroups);
+}
+
 // Groups of 64 rows of a sequence's first tile that do not exist, of a tile's `groups`. Where tiles
 // do not divide a sequence the first one is short, not the last: causal rows see few keys there,
 // and one warpgroup alone is slow. Unless it could not hold all contextual rows, which see all
