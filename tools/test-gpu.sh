@@ -86,7 +86,16 @@ cat >"$scratch/fewlong.json" <<'JSON'
 {"op": "hstu_attention", "heads": 3, "head_dim_qk": 64, "batch": 2, "uih_lengths": [5000, 3300],
  "num_targets": [100, 33], "validate": {"rows": 64}}
 JSON
-for few in few128 few64 fewlong; do step "few long tiles, $few" run "$scratch/$few.json" || failed=1; done
+# The same of softmax with LSE, whose two workgroups trade maxima and sums too.
+for few in few128 few64 fewlong; do
+  sed 's/"op": "hstu_attention"/&, "activation": "softmax", "training": true/' \
+    "$scratch/$few.json" >"$scratch/${few}soft.json"
+done
+sed -i 's/"training"/"alpha": -0.15, &/' "$scratch/few64soft.json"
+for few in few128 few64 fewlong; do
+  step "few long tiles, $few" run "$scratch/$few.json" || failed=1
+  step "few long tiles, softmax, $few" run "$scratch/${few}soft.json" || failed=1
+done
 
 # Target rows whose warpgroup passes over steps between two that it computes; tiles enough that none
 # is shared.
@@ -149,7 +158,8 @@ if [ $sanitize = yes ]; then
     for tool in memcheck racecheck synccheck; do
       check=("$checker" --tool "$tool" --error-exitcode 99 --target-processes application-only)
       for spec in "$specs"/{quickstart,group-special,cross-mask-test,mask-test}.json \
-        "$scratch"/{few128,few64,fewlong,targets64,targets128,targets256,many64,many128}.json; do
+        "$scratch"/{few128,few64,fewlong}{,soft}.json \
+        "$scratch"/{targets64,targets128,targets256,many64,many128}.json; do
         step "$tool $(basename "$spec")" "${check[@]}" "$program" run "$spec" --device "$device" \
           --cache-dir "$scratch/cache" || failed=1
       done

@@ -58,20 +58,26 @@ struct HopperActivation {
   template <int keys>
   HSTU_DEVICE static void raise(const float* s, Rows& rows, float (&o)[T::o_count], float scale,
                                 float (&shift)[2]) {
-    float top[2] = {-infinity(), -infinity()};
+    // Two of each row: half as many that wait for each other.
+    float tops[2][2] = {{-infinity(), -infinity()}, {-infinity(), -infinity()}};
 #pragma unroll
-    for (int e = 0; e < keys / 2; ++e) top[T::slot(e)] = larger(top[T::slot(e)], s[e]);
+    for (int e = 0; e < keys / 2; ++e) {
+      float& top = tops[T::slot(e)][e % 2];
+      top = nvidia::larger(top, s[e]);
+    }
+    float top[2];
     bool grows = false;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 1));
-      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
+      top[i] = nvidia::larger(tops[i][0], tops[i][1]);
+      top[i] = nvidia::larger(top[i], nvidia::shuffle_xor(top[i], 1));
+      top[i] = nvidia::larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
       grows = grows || top[i] > rows.max[i] + kMaxSlack;
     }
     if (hopper::lanes_where(grows) != 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float max = larger(rows.max[i], top[i]);
+        const float max = nvidia::larger(rows.max[i], top[i]);
         const float shrink = max == -infinity() ? 1.0f : nvidia::exp2(rows.max[i] - max);
         rows.max[i] = max;
         rows.sum[i] *= shrink;
@@ -101,9 +107,6 @@ struct HopperActivation {
     if (softmax) return (a.alpha < 0.0f ? -a.alpha : a.alpha) * log2e;
     return a.alpha * (exact ? log2e : 0.5f);
   }
-
- private:
-  HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 };
 
 }  // namespace hstu

@@ -213,8 +213,8 @@ struct Tile {
   }
 
   HSTU_DEVICE static float row_max(float x) {
-    x = larger(x, nvidia::shuffle_xor(x, 1));
-    return larger(x, nvidia::shuffle_xor(x, 2));
+    x = nvidia::larger(x, nvidia::shuffle_xor(x, 1));
+    return nvidia::larger(x, nvidia::shuffle_xor(x, 2));
   }
   HSTU_DEVICE static float row_sum(float x) {
     x += nvidia::shuffle_xor(x, 1);
@@ -257,7 +257,6 @@ struct Tile {
     return nvidia::shared_address(lds) +
            static_cast<unsigned>(q_offset + ((m * parked + t) * threads + nvidia::thread()) * 16);
   }
-  HSTU_DEVICE static float larger(float a, float b) { return a > b ? a : b; }
 
   // Rows [0, tile_n) of one tensor to shared memory; those >= count become zero.
   template <int chunks, int pitch>
