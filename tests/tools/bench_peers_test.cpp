@@ -291,6 +291,10 @@ TEST_CASE("forward goals are met and missed where they should be") {
              ContainsSubstring("1 of 2 rows\n       row 8 row: 0.78, 22 % short of 1.00"));
   CHECK_THAT(goal_about(goals, "max length").detail,
              ContainsSubstring("2 of 3 rows\n       row 10 "));
+  // Of softmax only the first goal is spoken of.
+  goals = judge(RowSet::softmax, t.rows, all);
+  REQUIRE(goals.size() == 1);
+  CHECK_FALSE(goal_about(goals, "ahead").met);
 
   // A wrong output counts against its row, and not into the mean.
   t.measured[1].valid = false;
