@@ -56,7 +56,7 @@ struct alignas(64) TensorMap {
 struct HopperArguments {
   ForwardArguments forward;
   TensorMap q, k, v;  // in boxes of 64 tokens (q) and tile_n (k, v)
-  TensorMap o;        // of kHopperWrittenRows; unused by kernels with one query buffer
+  TensorMap o;  // in boxes of kHopperWrittenRows tokens; unused by kernels with one query buffer
   // Two words, zero before the first launch and again after each; launches that may run at the
   // same time need their own.
   unsigned* counters;

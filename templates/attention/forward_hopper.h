@@ -212,11 +212,15 @@ struct HopperForward {
       const unsigned q_empty = base + S::q_empty + 8 * buffer;
       if (S::splits && stride == 2) {
         drain(w, base);
-        HopperPair<C>::add_other_half(w.o, w.rows, w.fresh, base, q_at, group, drawn % 2);
-        float factor[2];
-        finish(a, w, tile, group, L::part_of_tile() == 0, factor);
-        HopperPair<C>::write_half(a, w.o, factor, tile, group);
-        hopper::proxy_fence();
+        // A warpgroup that has no rows of shared tiles trades nothing: where its queries would be,
+        // others do.
+        if (group < kHopperSharedGroups) {
+          HopperPair<C>::add_other_half(w.o, w.rows, w.fresh, base, q_at, group, drawn % 2);
+          float factor[2];
+          finish(a, w, tile, group, L::part_of_tile() == 0, factor);
+          HopperPair<C>::write_half(a, w.o, factor, tile, group);
+          hopper::proxy_fence();
+        }
       } else {
         if (!S::staged && none) release(q_empty);
         write(arguments, w, base, tile, group, own_q);
@@ -240,21 +244,26 @@ struct HopperForward {
     }
   }
 
-  // Multiplies queries with `count` keys at `k`; then all earlier products are done too.
+  // Begins to multiply queries with `count` keys at `k`.
   template <int count>
-  HSTU_DEVICE static void score(float (&s)[count / 2], State& w, unsigned base,
-                                unsigned long long queries, unsigned k) {
+  HSTU_DEVICE static void begin_logits(float (&s)[count / 2], State& w, unsigned long long queries,
+                                       unsigned k) {
     hopper::define<count / 2>(s);
     hopper::pin<T::o_count>(w.o);
     hopper::product_fence();
     T::template logits<count>(s, queries, hopper::along_k(k));
-    // Where many steps are in memory V has long come: asking now saves time later.
-    if (S::stages > 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+  }
+
+  // They are there, and all earlier products are done too.
+  template <int count>
+  HSTU_DEVICE static void await_logits(float (&s)[count / 2], State& w, unsigned base) {
     hopper::product_wait<0>();
     hopper::pin<count / 2>(s);
     hopper::pin<T::o_count>(w.o);
     if (w.held >= 0) release(base + S::v_empty + 8 * w.held);
     w.held = -1;
+    release(base + S::k_empty + 8 * w.stage.at);
+    release_queries(w);
   }
 
   // From logits of `count` keys to products: 16 keys at a time, so that the matrix unit starts on
@@ -294,9 +303,10 @@ struct HopperForward {
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
     float s[T::s_count];
     unsigned p[C::tile_n / 4];
-    score<C::tile_n>(s, w, base, queries, base + S::k + w.stage.at * S::k_bytes);
-    release(base + S::k_empty + 8 * w.stage.at);
-    release_queries(w);
+    begin_logits<C::tile_n>(s, w, queries, base + S::k + w.stage.at * S::k_bytes);
+    // Where many steps are in memory V has long come: asking now saves time later.
+    if (S::stages > 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    await_logits<C::tile_n>(s, w, base);
     const float scale = A::template step_scale<false>(a);
     if (softmax) A::template turn<C::tile_n>(a, s);
     float shift[2];
@@ -307,13 +317,14 @@ struct HopperForward {
     if (!S::late) drain(w, base);
   }
 
-  // A step that no row sees anything of; no products are under way.
+  // A step that none of the warpgroup's rows sees anything of; no products are under way.
   HSTU_DEVICE static void pass_over(State& w, unsigned base) {
     hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
     release(base + S::k_empty + 8 * w.stage.at);
     release_queries(w);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     release(base + S::v_empty + 8 * w.stage.at);
+    hopper::warp_barrier();  // no lane runs phases ahead of one that still waits
   }
 
   // A step of which some row does not see every key; exact: with the exact SiLU.
@@ -349,23 +360,13 @@ struct HopperForward {
     const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
     float s[count / 2];
     unsigned p[count / 4];
-    hopper::define<count / 2>(s);
-    hopper::pin<T::o_count>(w.o);
-    hopper::product_fence();
-    T::template logits<count>(
-        s, queries,
-        hopper::along_k(base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes));
+    begin_logits<count>(s, w, queries,
+                        base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes);
     const HopperSeen<C> seen = HopperSeen<C>::template of<count>(tile, group, first);
     hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
     if (C::jagged && first + count > seqlen_kv)
       T::clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
-    hopper::product_wait<0>();
-    hopper::pin<count / 2>(s);
-    hopper::pin<T::o_count>(w.o);
-    if (w.held >= 0) release(base + S::v_empty + 8 * w.held);
-    w.held = -1;
-    release(base + S::k_empty + 8 * w.stage.at);
-    release_queries(w);
+    await_logits<count>(s, w, base);
     const float scale = A::template step_scale<exact>(a);
     if (softmax) A::template turn<count>(a, s);
     float shift[2];

@@ -116,7 +116,7 @@ struct HopperLoad {
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
       hopper::arrive(base + S::tile_full + 8 * slot);
       if (name.tile < 0) break;
-      // No earlier than the keys of this one are nearly all asked for.
+      // Until load() says that it is time.
       hopper::wait(base + S::tile_taken, drawn % 2);
       unsigned next = 0;
       if (lane == 0 && workgroups_of_tile() == 1) next = hopper::add_to(arguments.counters, 1);

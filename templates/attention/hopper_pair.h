@@ -38,7 +38,7 @@ struct HopperPair {
     const unsigned mine = q_at + group * 64 * S::row_bytes + thread_at;
     // Where the queries of the warpgroup would be that has no rows of shared tiles.
     const unsigned mine_rows =
-        q_at + kHopperSharedGroups * 64 * S::row_bytes + group * 2048 + thread_at;
+        q_at + kHopperSharedGroups * 64 * S::row_bytes + group * 128 * 16 + thread_at;
     const unsigned theirs = hopper::at_rank(mine, part ^ 1);
     const unsigned their_full = hopper::at_rank(full, part ^ 1);
 #pragma unroll

@@ -31,7 +31,7 @@ struct HopperTile {
   struct alignas(16) Mask {
     SequenceMask mask;
   } mask;
-  // For each 64 rows: the keys seen.
+  // For each 64 rows: the keys seen, where half a step may do.
   struct alignas(16) Rows {
     int begin, end, diagonal_begin, diagonal_end;
   } rows[3];
@@ -44,7 +44,7 @@ struct HopperTile {
     int few;     // whether some row may see but a few keys
     int exists;  // how many of the rows do
   } needed[3];
-  // For the same rows: the keys that all of them see.
+  // For the same rows: the keys that all of them see, where a step has clean halves.
   struct alignas(16) Common {
     int begin, end;
     int unused[2];

@@ -115,6 +115,12 @@ std::string judge(const Described& d) {
     const auto owns = [&](int s) { return s >= needed.own_first && s < needed.own_end; };
     for (int s = 0; s < steps.count && needed.exists == 0; ++s)
       if (sees(s) || owns(s)) return fmt::format("no row needs step {}", s);
+    for (int s = 0; s < steps.count && needed.exists > 0; ++s) {
+      const int from = first_key<C>(steps, s), to = from + C::tile_n;
+      if ((sees(s) && (from >= rows.end || to <= rows.begin)) ||
+          (owns(s) && (from >= rows.diagonal_end || to <= rows.diagonal_begin)))
+        return fmt::format("rows from {} on see nothing of step {}", begin, s);
+    }
     // The ends of the rows and a few between: every row would take minutes.
     for (int row = begin; row < end; row += row == begin || row + 7 >= end ? 1 : 7) {
       const RowKeys keys = row_keys(f, m, row);
@@ -324,12 +330,27 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   CHECK(noticed([](HopperTile& t) { t.needed[1].full_end = t.steps.count; }));
   CHECK(noticed([](HopperTile& t) { --t.rows[0].end; }));
   CHECK(noticed([](HopperTile& t) { ++t.needed[1].seen_first; }));
+  CHECK(noticed([](HopperTile& t) { --t.needed[1].own_first; }));
   CHECK(noticed([](HopperTile& t) { --t.needed[1].seen_end; }));
   CHECK(noticed([](HopperTile& t) { --t.needed[1].own_end; }));
   CHECK(noticed([](HopperTile& t) { t.needed[0].few = 0; }));
   CHECK(noticed([](HopperTile& t) { ++t.common[0].end; }));
   CHECK(noticed([](HopperTile& t) { --t.common[1].begin; }));
   CHECK(noticed([](HopperTile& t) { t.rows[1].diagonal_end -= 1; }));
+
+  // In steps of 64 keys: those that only the other warpgroup needs.
+  using Fine = Shape<true, false, true, false, true, 2, 64, true>;
+  const std::vector<Described> fine = draw<Fine>(a, 0, 1);
+  const auto noticed_in_fine = [&](auto change) {
+    for (Described d : fine) {
+      change(d.tile);
+      if (!judge<Fine>(d).empty()) return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(noticed_in_fine([](HopperTile&) {}));
+  CHECK(noticed_in_fine([](HopperTile& t) { --t.needed[1].seen_first; }));
+  CHECK(noticed_in_fine([](HopperTile& t) { ++t.needed[0].seen_end; }));
 }
 
 namespace {
