@@ -169,9 +169,9 @@ HSTU_DEVICE void forward_gpu(const ForwardArguments& a, char* lds) {
         for (int r = 0; r < T::row_slots; ++r) {
           float m = -infinity();
           for (int e = 0; e < T::elements; ++e)
-            if (T::slot(e) == r) m = m > x[e] ? m : x[e];
+            if (T::slot(e) == r) m = larger(m, x[e]);
           m = T::row_max(m);
-          const float grown = row_max[r] > m ? row_max[r] : m;
+          const float grown = larger(row_max[r], m);
           base[r] = grown == -infinity() ? 0.0f : grown;  // a row with nothing seen yet stays at 0
           const float shrink = T::exp2(row_max[r] - base[r]);
           base[r] -= lift;

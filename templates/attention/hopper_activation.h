@@ -63,21 +63,21 @@ struct HopperActivation {
 #pragma unroll
     for (int e = 0; e < keys / 2; ++e) {
       float& top = tops[T::slot(e)][e % 2];
-      top = nvidia::larger(top, s[e]);
+      top = larger(top, s[e]);
     }
     float top[2];
     bool grows = false;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      top[i] = nvidia::larger(tops[i][0], tops[i][1]);
-      top[i] = nvidia::larger(top[i], nvidia::shuffle_xor(top[i], 1));
-      top[i] = nvidia::larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
+      top[i] = larger(tops[i][0], tops[i][1]);
+      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 1));
+      top[i] = larger(top[i], nvidia::shuffle_xor(top[i], 2)) * scale;
       grows = grows || top[i] > rows.max[i] + kMaxSlack;
     }
     if (hopper::lanes_where(grows) != 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float max = nvidia::larger(rows.max[i], top[i]);
+        const float max = larger(rows.max[i], top[i]);
         const float shrink = max == -infinity() ? 1.0f : nvidia::exp2(rows.max[i] - max);
         rows.max[i] = max;
         rows.sum[i] *= shrink;

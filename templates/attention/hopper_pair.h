@@ -65,7 +65,7 @@ struct HopperPair {
       const float sum[2] = {__uint_as_float(x.z), __uint_as_float(x.w)};
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float both = nvidia::larger(rows.max[i], max[i]);
+        const float both = larger(rows.max[i], max[i]);
         if (both != -infinity()) {
           own_factor[i] = nvidia::exp2(rows.max[i] - both);
           other_factor[i] = nvidia::exp2(max[i] - both);

@@ -25,6 +25,16 @@ HSTU_HOST_DEVICE constexpr float max_of(float a, float b) { return a > b ? a : b
 HSTU_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 HSTU_HOST_DEVICE constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
+// The larger of two numbers by one instruction, or half of one: of a comparison and a choice
+// compilers make two, and more of a row of them. A NaN is passed over.
+HSTU_DEVICE float larger(float a, float b) {
+#if defined(__CUDACC_RTC__)
+  return fmaxf(a, b);
+#else
+  return __builtin_fmaxf(a, b);
+#endif
+}
+
 // x, which all lanes hold the same value of. AMD compilers do not know that of what is loaded by a
 // pointer from the kernel's arguments, and would guard every branch that depends on it.
 HSTU_DEVICE int same_in_all_lanes(int x) {

@@ -304,10 +304,7 @@ struct Tile {
     settle(o);
   }
 
-  HSTU_DEVICE static float row_max(float x) {
-    const float y = amd::other_half(x);
-    return x > y ? x : y;
-  }
+  HSTU_DEVICE static float row_max(float x) { return larger(x, amd::other_half(x)); }
   HSTU_DEVICE static float row_sum(float x) { return x + amd::other_half(x); }
 
   // Most of the time no row's maximum has grown.

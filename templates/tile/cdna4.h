@@ -188,10 +188,7 @@ struct Tile {
     for (int i = 0; i < v_tiles; ++i) o.tile[i] = static_cast<amd::Floats16>(0.0f);
   }
 
-  HSTU_DEVICE static float row_max(float x) {
-    const float y = amd::other_half(x);
-    return x > y ? x : y;
-  }
+  HSTU_DEVICE static float row_max(float x) { return larger(x, amd::other_half(x)); }
   HSTU_DEVICE static float row_sum(float x) { return x + amd::other_half(x); }
 
   HSTU_DEVICE static void store(const O& o, float factor, unsigned short* rows, long long stride,

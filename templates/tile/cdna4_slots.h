@@ -253,7 +253,7 @@ struct Slots {
       for (int i = 1; i < 16; ++i) m = amd::largest(m, s[c][i]);
       if (__builtin_expect(amd::any(m * scale - base > 8.0f), 0)) {
         m = T::row_max(m * scale);
-        const float grown = base > m ? base : m;
+        const float grown = larger(base, m);
         shrink = amd::exp2(base - grown);
         base = grown;
         total *= shrink;

@@ -278,9 +278,9 @@ struct Slots {
     constexpr float room = C::dtype == Dtype::fp16 ? -4.0f : upscaled ? -16.0000220136f : 0.0f;
     float m = s[c][0];
 #pragma unroll
-    for (int i = 1; i < 16; ++i) m = m > s[c][i] ? m : s[c][i];
+    for (int i = 1; i < 16; ++i) m = larger(m, s[c][i]);
     m = T::row_max(m) * scale.x + room;
-    const float grown = base.x > m ? base.x : m;
+    const float grown = larger(base.x, m);
     const float shrink = amd::exp2(base.x - grown);
     base = amd::Floats2{grown, grown};
     total *= shrink;

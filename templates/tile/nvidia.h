@@ -213,8 +213,8 @@ struct Tile {
   }
 
   HSTU_DEVICE static float row_max(float x) {
-    x = nvidia::larger(x, nvidia::shuffle_xor(x, 1));
-    return nvidia::larger(x, nvidia::shuffle_xor(x, 2));
+    x = larger(x, nvidia::shuffle_xor(x, 1));
+    return larger(x, nvidia::shuffle_xor(x, 2));
   }
   HSTU_DEVICE static float row_sum(float x) {
     x += nvidia::shuffle_xor(x, 1);

@@ -32,9 +32,6 @@ HSTU_DEVICE int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 HSTU_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 HSTU_DEVICE void barrier() { __syncthreads(); }
 
-// One instruction, where a comparison and a choice are two, of which the second waits long for the
-// first. A NaN is passed over.
-HSTU_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 HSTU_DEVICE float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -275,10 +275,7 @@ struct Tile {
     }
   }
 
-  HSTU_DEVICE static float row_max(float x) {
-    const float y = rdna::other_half(x);
-    return x > y ? x : y;
-  }
+  HSTU_DEVICE static float row_max(float x) { return larger(x, rdna::other_half(x)); }
   HSTU_DEVICE static float row_sum(float x) { return x + rdna::other_half(x); }
 
   // Softmax: the largest logit of a row seldom grows after its first keys.

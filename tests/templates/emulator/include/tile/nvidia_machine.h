@@ -45,7 +45,6 @@ inline float shuffle_xor(float x, int mask) {
 inline void barrier() { emulator::barrier(); }
 
 inline float exp2(float x) { return std::exp2(x); }
-inline float larger(float a, float b) { return std::fmax(a, b); }
 inline float log2(float x) { return std::log2(x); }
 inline float rcp(float x) { return 1.0f / x; }
 
