@@ -118,6 +118,20 @@ for dim in 64 128 256; do
 JSON
   step "many short tiles, head dim $dim" run "$scratch/many$dim.json" || failed=1
 done
+sed 's/"op": "hstu_attention"/&, "activation": "softmax", "training": true/' \
+  "$scratch/many128.json" >"$scratch/many128soft.json"
+step "many short tiles, softmax" run "$scratch/many128soft.json" || failed=1
+
+# Narrow windows, under which each warpgroup loads its own keys: rows of targets alone beside others,
+# tiles of all sizes, and enough of them that memory is used again.
+for dim in 64 128 256; do
+  sed 's/"op": "hstu_attention"/&, "mask": {"local_len": 5}/' "$scratch/many$dim.json" \
+    >"$scratch/narrow$dim.json"
+  step "many short tiles, narrow window, head dim $dim" run "$scratch/narrow$dim.json" || failed=1
+done
+sed 's/"op": "hstu_attention"/&, "activation": "softmax", "training": true/' \
+  "$scratch/narrow128.json" >"$scratch/narrow128soft.json"
+step "many short tiles, narrow window, softmax" run "$scratch/narrow128soft.json" || failed=1
 
 # 2^31 elements of q and more; the window keeps the work small.
 cat >"$scratch/huge.json" <<'JSON'
@@ -159,7 +173,8 @@ if [ $sanitize = yes ]; then
       check=("$checker" --tool "$tool" --error-exitcode 99 --target-processes application-only)
       for spec in "$specs"/{quickstart,group-special,cross-mask-test,mask-test}.json \
         "$scratch"/{few128,few64,fewlong}{,soft}.json \
-        "$scratch"/{targets64,targets128,targets256,many64,many128}.json; do
+        "$scratch"/{targets64,targets128,targets256,many64,many128,many128soft}.json \
+        "$scratch"/narrow{64,128,256,128soft}.json; do
         step "$tool $(basename "$spec")" "${check[@]}" "$program" run "$spec" --device "$device" \
           --cache-dir "$scratch/cache" || failed=1
       done

@@ -50,7 +50,7 @@ ForwardLauncher::ForwardLauncher(Device& device, const Plan& plan)
       shape_(plan.launch),
       hopper_(plan.template_name == kHopperTemplate),
       splits_(hopper_ && device.has_clusters() &&
-              hopper_shares_tiles(plan.config.activation == Activation::softmax,
+              hopper_shares_tiles(plan.config.apart, plan.config.activation == Activation::softmax,
                                   plan.config.head_dim_qk, plan.config.head_dim_v,
                                   plan.config.tile_m)),
       compute_units_(device.target().compute_units) {}

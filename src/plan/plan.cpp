@@ -19,6 +19,17 @@ struct TileCounts {
   double full = 0, partial = 0;
 };
 
+// Query rows that share steps of keys.
+int tile_rows(const ForwardConfig& c) { return c.apart ? 64 : c.tile_m; }
+
+// Whether hopper_apart holds for all rows: no group's may see further than a narrow window.
+bool is_narrow(const Geometry& g, bool causal) {
+  if (g.features.context || g.features.minfull) return false;
+  return std::all_of(g.groups.begin(), g.groups.end(), [&](const GroupArguments& group) {
+    return hopper_apart(causal, group.local_len);
+  });
+}
+
 TileCounts count_tiles(const Geometry& g, const ForwardConfig& c, bool short_first) {
   // Many sequences of a batch are equal: each distinct one is walked once.
   std::map<std::tuple<int, int, int, int>, int64_t> distinct;
@@ -30,12 +41,21 @@ TileCounts count_tiles(const Geometry& g, const ForwardConfig& c, bool short_fir
     const GroupArguments& parameters = g.groups[group];
     const SequenceMask mask = resolve_mask(g.features, q, kv, targets, parameters.local_len,
                                            parameters.context_len, parameters.minfull_len);
-    const int missing =
-        short_first ? 64 * hopper_missing_groups(q, parameters.context_len, c.tile_m / 64) : 0;
-    for (int64_t row = -missing; row < q; row += c.tile_m) {
+    const int rows = tile_rows(c);
+    const int missing = short_first && !c.apart
+                            ? 64 * hopper_missing_groups(q, parameters.context_len, c.tile_m / 64)
+                            : 0;
+    for (int64_t row = -missing; row < q; row += rows) {
       const int begin = static_cast<int>(std::max<int64_t>(row, 0));
-      const TileKeys t = tile_keys(g.features, mask, begin,
-                                   static_cast<int>(std::min<int64_t>(row + c.tile_m, q)));
+      const TileKeys t =
+          tile_keys(g.features, mask, begin, static_cast<int>(std::min<int64_t>(row + rows, q)));
+      if (c.apart) {  // steps begin at the first key seen, all of them with mask code
+        const int count = ceil_div(std::max(t.end - t.begin, 0), c.tile_n);
+        const int from = std::max(t.diagonal_begin, count > 0 ? t.begin + count * c.tile_n : 0);
+        const int own = ceil_div(std::max(t.diagonal_end - from, 0), c.tile_n);
+        counts.partial += static_cast<double>(count + own) * static_cast<double>(times);
+        continue;
+      }
       const int first = t.begin / c.tile_n;
       const int last = ceil_div(t.end, c.tile_n);
       int full = 0;
@@ -121,7 +141,7 @@ void estimate(Plan& plan, const Geometry& g, const Problem& p, const TileChoice&
       const int by_waves = std::max(1, 4 * tiles.waves_per_simd / std::max(1, tiles.waves));
       e.workgroups_per_cu = std::min(by_lds, by_waves);
     }
-    const double tile_pairs = (e.full_tiles + e.partial_tiles) * plan.config.tile_m *
+    const double tile_pairs = (e.full_tiles + e.partial_tiles) * tile_rows(plan.config) *
                               static_cast<double>(plan.config.tile_n);
     const double matrix_flop = 2.0 * (tiles.padded_qk + tiles.padded_v) * tile_pairs;
     e.matrix_ms =
@@ -151,6 +171,7 @@ Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const T
   c.jagged = problem.layout == Layout::jagged;
   c.grouped = problem.grouped();
   c.mask = geometry.features;
+  c.narrow = is_narrow(geometry, problem.causal);
   Result<TileChoice> tiles = choose_tiles(c, target);
   if (!tiles) return std::move(tiles).error();
   c.tile_m = tiles->tile_m;
@@ -159,6 +180,7 @@ Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const T
   c.waves_per_simd = tiles->waves_per_simd;
   c.stages = tiles->stages;
   c.q_buffers = tiles->q_buffers;
+  c.apart = tiles->apart;
   plan.template_name = tiles->template_name;
   plan.entry = entry_name(c);
 
@@ -196,9 +218,10 @@ Result<Plan> make_plan(const Problem& problem, const Geometry& geometry, const T
           ? 100.0 * static_cast<double>(e.visible_pairs) / static_cast<double>(e.dense_pairs)
           : 0.0));
   plan.why.push_back(
-      "baked: dtype, head dims, activation, layout and which mask features exist; run-time "
-      "arguments: every length, offset, stride, scale and window, so other lengths reuse the "
-      "kernel");
+      fmt::format("baked: dtype, head dims, activation, layout and which mask features exist{}; "
+                  "run-time arguments: every length, offset, stride, scale and window, so other "
+                  "lengths reuse the kernel",
+                  c.apart ? ", and that the window is narrow" : ""));
   return plan;
 }
 

@@ -21,8 +21,11 @@ struct ForwardConfig {
   bool write_lse = false;
   bool jagged = true, grouped = false;
   MaskFeatures mask{};
+  // Every row sees so few keys beside it that those of 64 rows fit one step; not baked by itself.
+  bool narrow = false;
   int tile_m = 0, tile_n = 0, waves = 0, waves_per_simd = 0;
   int stages = 0, q_buffers = 0;  // sm_90a alone
+  bool apart = false;             // sm_90a alone: each warpgroup has its own steps of keys
 };
 
 struct LaunchShape {

@@ -174,13 +174,18 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
   const int wide = widest(t);
   // 64 rows a warpgroup. Three warpgroups hide more latency, and share each key among more rows,
   // where 152 registers a thread hold logits, probabilities and output.
-  const int groups = wide <= 128 ? 3 : 2;
+  // Under a narrow window memory is the limit: two are enough, with two steps each.
+  t.apart = c.narrow;
+  const int groups = wide <= (t.apart ? 64 : 128) ? 3 : 2;
   t.tile_m = 64 * groups;
-  t.tile_n = wide <= 64 ? 128 : 64;
-  t.stages = wide <= 128 ? 4 : 2;
   // A second query tile where it fits, and where output can then be written from the first.
   const bool staged = wide <= 128 && hopper_output_fits_queries(c.head_dim_qk, c.head_dim_v);
   t.q_buffers = staged ? 2 : 1;
+  t.tile_n = t.apart ? kHopperApartKeys : wide <= 64 ? 128 : 64;
+  t.stages = t.apart ? 2 * groups : wide <= 128 ? 4 : 2;
+  if (t.apart && hopper_shared_bytes(t.tile_m, t.tile_n, c.head_dim_qk, c.head_dim_v, t.stages,
+                                     t.q_buffers) > target.lds_bytes)
+    t.stages = groups;
   t.short_first = true;
   t.waves = 4 * (groups + 1);
   t.waves_per_simd = groups + 1;
@@ -196,6 +201,11 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
       "keys: {} a step, {} steps of K and V and {} query tile(s) in shared memory by the copy "
       "engine: {} of {} bytes",
       t.tile_n, t.stages, t.q_buffers, t.lds_bytes, target.lds_bytes));
+  if (t.apart)
+    t.why.push_back(
+        fmt::format("window: of at most {} keys, so those of 64 rows fit one step: each warpgroup "
+                    "loads its own and waits for no other",
+                    (kHopperApartKeys - 64) / (c.mask.causal ? 1 : 2)));
   return t;
 }
 

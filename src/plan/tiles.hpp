@@ -15,6 +15,7 @@ struct TileChoice {
   std::string template_name;
   int tile_m = 0, tile_n = 0, waves = 0, waves_per_simd = 0;
   int stages = 0, q_buffers = 0;    // sm_90a alone: steps of keys and query tiles in shared memory
+  bool apart = false;               // sm_90a alone: each warpgroup has its own steps of keys
   bool short_first = false;         // a sequence's first tile is the short one, not its last
   int padded_qk = 0, padded_v = 0;  // head dims the matrix instructions run over
   int registers = 0;                // fragments one lane keeps through the loop; 0 on cpu

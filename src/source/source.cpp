@@ -44,6 +44,7 @@ std::string config_text(const Plan& plan) {
   if (c.stages > 0) {
     number("stages", c.stages);
     number("q_buffers", c.q_buffers);
+    flag("apart", c.apart);
   }
   out += "};\n\n}  // namespace hstu\n";
   return out;

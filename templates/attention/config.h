@@ -30,6 +30,7 @@ struct Config {
   static constexpr int waves_per_simd = 2;  // occupancy the registers are budgeted for
   static constexpr int stages = 2;          // steps of keys in shared memory (sm_90a)
   static constexpr int q_buffers = 2;       // query tiles in shared memory (sm_90a)
+  static constexpr bool apart = false;      // each warpgroup has its own steps of keys (sm_90a)
 };
 
 }  // namespace hstu

@@ -33,12 +33,15 @@ struct HopperForward {
   struct State {
     float o[T::o_count];
     typename A::Rows rows;
-    Ring<S::stages> stage;
+    Ring<S::ring> stage;
+    int first_place;  // in memory, of the warpgroup's steps where it is apart
     // Barrier of queries whose memory is free when the next logits are there, or 0: these are the
     // last that need it, or, where output is staged, the tile before is written by then.
     unsigned q_done;
     int held;    // V stage that products under way still read, or -1
     bool fresh;  // no key of the tile was seen yet: o is to be started, not added to
+
+    HSTU_DEVICE int place() const { return S::apart ? first_place + stage.at : stage.at; }
   };
 
   // Every warp gives back a buffer for itself, so none falls a round behind.
@@ -69,16 +72,17 @@ struct HopperForward {
     const HopperTile::Place place = L::place_of(tile);
     factor[0] = factor[1] = place.attn_scale;
     if (!softmax) return;
+    // All lanes read the description, though not all need it: see `tile_empty` in compute().
+    const int exist = C::write_lse ? L::needed_of(tile, group).exists : 0;
+    const int first_row = (C::write_lse ? L::tokens_of(tile).first_q : 0) + place.first_row;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       float sum = w.rows.sum[i];
       sum += nvidia::shuffle_xor(sum, 1);
       sum += nvidia::shuffle_xor(sum, 2);
       factor[i] = sum > 0.0f ? place.attn_scale / sum : 0.0f;
-      if (C::write_lse && write_lse && T::row(i) < L::needed_of(tile, group).exists &&
-          T::lane() % 4 == 0) {
-        const long long token =
-            L::tokens_of(tile).first_q + place.first_row + 64 * group + T::row(i);
+      if (C::write_lse && write_lse && T::row(i) < exist && T::lane() % 4 == 0) {
+        const long long token = first_row + 64 * group + T::row(i);
         a.lse[place.batch * a.lse_strides.batch + token * a.lse_strides.seq +
               place.head * a.lse_strides.head] =
             sum > 0.0f ? (w.rows.max[i] + nvidia::log2(sum)) * 0.6931471805599453f : -infinity();
@@ -119,10 +123,14 @@ struct HopperForward {
     int own_first, own_end;
     bool few;
 
-    HSTU_DEVICE bool full(int step) const { return step >= full_first && step < full_end; }
+    // Apart, no step is worth a way without a mask.
+    HSTU_DEVICE bool full(int step) const {
+      return !S::apart && step >= full_first && step < full_end;
+    }
     // Whether the warpgroup's rows see anything of a step.
     HSTU_DEVICE bool seen(int step) const {
-      return (step >= seen_first && step < seen_end) || (step >= own_first && step < own_end);
+      return S::apart || (step >= seen_first && step < seen_end) ||
+             (step >= own_first && step < own_end);
     }
   };
   // The drawn-th tile of the workgroup; waits until it is named.
@@ -131,7 +139,9 @@ struct HopperForward {
     hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
     const unsigned tile = L::tile_at(base, slot);
     const HopperTile::Needed needed = L::needed_of(tile, group);
-    Tile t{nvidia::uniform(L::steps_of(tile).count),
+    int count = L::steps_of(tile).count;
+    if (S::apart && count >= 0) count = L::steps_of(tile, group).count;
+    Tile t{nvidia::uniform(count),
            nvidia::uniform(needed.full_first),
            nvidia::uniform(needed.full_end),
            nvidia::uniform(needed.seen_first),
@@ -151,6 +161,7 @@ struct HopperForward {
     const unsigned base = nvidia::shared_address(shared);
     State w;
     w.held = -1;
+    w.first_place = warpgroup * S::ring;
     w.q_done = 0;
     // Whether the next tile is looked at while the last products run: wider outputs leave no
     // register for it.
@@ -193,7 +204,7 @@ struct HopperForward {
           last_queries();
           // The approximate tanh is off by 1e-5, too much for rows of a few keys whose logits may
           // all lie far below zero.
-          if (now.few)
+          if (S::apart || now.few)
             partial_step<true>(a, w, tile, shared, group, step, queries);
           else
             partial_step<false>(a, w, tile, shared, group, step, queries);
@@ -262,7 +273,7 @@ struct HopperForward {
     hopper::pin<T::o_count>(w.o);
     if (w.held >= 0) release(base + S::v_empty + 8 * w.held);
     w.held = -1;
-    release(base + S::k_empty + 8 * w.stage.at);
+    release(base + S::k_empty + 8 * w.place());
     release_queries(w);
   }
 
@@ -274,7 +285,7 @@ struct HopperForward {
                                const Hide& hide) {
     const unsigned long long v = hopper::along_n(v_at, S::panel_bytes);
     // Two slices of exponentials at a time were 1 % faster than one.
-    constexpr int slices = softmax ? 2 : 1;
+    constexpr int slices = softmax && count % 32 == 0 ? 2 : 1;
 #pragma unroll
     for (int first = 0; first < count / 16; first += slices) {
 #pragma unroll
@@ -294,36 +305,36 @@ struct HopperForward {
       hopper::product_commit();
     }
     w.fresh = false;
-    w.held = w.stage.at;
+    w.held = w.place();
   }
 
   // A step of which every row of the warpgroup sees every key.
   HSTU_DEVICE static void full_step(const ForwardArguments& a, State& w, unsigned base,
                                     unsigned long long queries) {
-    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
+    hopper::wait(base + S::k_full + 8 * w.place(), w.stage.round);
     float s[T::s_count];
     unsigned p[C::tile_n / 4];
-    begin_logits<C::tile_n>(s, w, queries, base + S::k + w.stage.at * S::k_bytes);
+    begin_logits<C::tile_n>(s, w, queries, base + S::k + w.place() * S::k_bytes);
     // Where many steps are in memory V has long come: asking now saves time later.
-    if (S::stages > 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    if (S::stages > 3) hopper::wait(base + S::v_full + 8 * w.place(), w.stage.round);
     await_logits<C::tile_n>(s, w, base);
     const float scale = A::template step_scale<false>(a);
     if (softmax) A::template turn<C::tile_n>(a, s);
     float shift[2];
     if (softmax) A::template raise<C::tile_n>(s, w.rows, w.o, scale, shift);
-    if (S::stages <= 3) hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
-    feed<C::tile_n, false>(s, p, w, scale, shift, base + S::v + w.stage.at * S::v_bytes,
+    if (S::stages <= 3) hopper::wait(base + S::v_full + 8 * w.place(), w.stage.round);
+    feed<C::tile_n, false>(s, p, w, scale, shift, base + S::v + w.place() * S::v_bytes,
                            [](float*, int, int) {});
     if (!S::late) drain(w, base);
   }
 
   // A step that none of the warpgroup's rows sees anything of; no products are under way.
   HSTU_DEVICE static void pass_over(State& w, unsigned base) {
-    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
-    release(base + S::k_empty + 8 * w.stage.at);
+    hopper::wait(base + S::k_full + 8 * w.place(), w.stage.round);
+    release(base + S::k_empty + 8 * w.place());
     release_queries(w);
-    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
-    release(base + S::v_empty + 8 * w.stage.at);
+    hopper::wait(base + S::v_full + 8 * w.place(), w.stage.round);
+    release(base + S::v_empty + 8 * w.place());
     hopper::warp_barrier();  // no lane runs phases ahead of one that still waits
   }
 
@@ -334,9 +345,9 @@ struct HopperForward {
                                        unsigned long long queries) {
     constexpr int part = S::part_keys;
     const unsigned base = nvidia::shared_address(shared);
-    const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile), step));
+    const int from = nvidia::uniform(hstu::first_key<C>(L::steps_of(tile, group), step));
     const int seqlen_kv = nvidia::uniform(L::mask_of(tile).seqlen_kv);
-    hopper::wait(base + S::k_full + 8 * w.stage.at, w.stage.round);
+    hopper::wait(base + S::k_full + 8 * w.place(), w.stage.round);
     if (part == C::tile_n) {
       partial_product<C::tile_n, exact>(a, w, tile, shared, group, from, 0, seqlen_kv, queries);
       return;
@@ -357,13 +368,13 @@ struct HopperForward {
                                           char* shared, int group, int first, int skipped,
                                           int seqlen_kv, unsigned long long queries) {
     const unsigned base = nvidia::shared_address(shared);
-    const unsigned v_at = S::v + w.stage.at * S::v_bytes + skipped * S::row_bytes;
+    const unsigned v_at = S::v + w.place() * S::v_bytes + skipped * S::row_bytes;
     float s[count / 2];
     unsigned p[count / 4];
     begin_logits<count>(s, w, queries,
-                        base + S::k + w.stage.at * S::k_bytes + skipped * S::row_bytes);
+                        base + S::k + w.place() * S::k_bytes + skipped * S::row_bytes);
     const HopperSeen<C> seen = HopperSeen<C>::template of<count>(tile, group, first);
-    hopper::wait(base + S::v_full + 8 * w.stage.at, w.stage.round);
+    hopper::wait(base + S::v_full + 8 * w.place(), w.stage.round);
     if (C::jagged && first + count > seqlen_kv)
       T::clear_rows(shared + v_at, max_of(seqlen_kv - first, 0), count);
     await_logits<count>(s, w, base);
@@ -409,15 +420,18 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
     }
     hopper::barrier_init(base + S::tile_taken, 1);
     hopper::barrier_init(base + S::q_asked, 1);
+    // Who reads a description, who a step: all computing warps and loading lanes, or one's alone.
+    constexpr int loaders = S::apart ? S::warpgroups : 2;
+    constexpr int step_warps = S::apart ? 4 : 4 * S::warpgroups;
     for (int i = 0; i < S::tile_slots; ++i) {
       hopper::barrier_init(base + S::tile_full + 8 * i, 32);
-      hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + 2);
+      hopper::barrier_init(base + S::tile_empty + 8 * i, 4 * S::warpgroups + loaders);
     }
     for (int i = 0; i < S::stages; ++i) {
       hopper::barrier_init(base + S::k_full + 8 * i, 1);
-      hopper::barrier_init(base + S::k_empty + 8 * i, 4 * S::warpgroups);
+      hopper::barrier_init(base + S::k_empty + 8 * i, step_warps);
       hopper::barrier_init(base + S::v_full + 8 * i, 1);
-      hopper::barrier_init(base + S::v_empty + 8 * i, 4 * S::warpgroups);
+      hopper::barrier_init(base + S::v_empty + 8 * i, step_warps);
     }
     for (int i = 0; i < S::warpgroups; ++i) {
       hopper::barrier_init(base + S::sum_full + 8 * i, 1);
@@ -439,8 +453,13 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
   if (group == 0) {
     hopper::give_registers<S::loader_registers>();
     if (warp == 0) L::schedule(arguments, shared, schedule, first);
-    if (nvidia::thread() == 32) L::load(arguments, shared);
-    if (nvidia::thread() == 64) L::load_queries(arguments, shared);
+    if constexpr (S::apart) {
+      if (warp > 0 && warp <= S::warpgroups && nvidia::thread() % 32 == 0)
+        L::load_apart(arguments, shared, warp - 1);
+    } else {
+      if (nvidia::thread() == 32) L::load(arguments, shared);
+      if (nvidia::thread() == 64) L::load_queries(arguments, shared);
+    }
   } else {
     hopper::take_registers<S::registers>();
     HopperForward<C>::compute(arguments, shared, group - 1);

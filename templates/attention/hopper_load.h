@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The warpgroup of the Hopper kernel that computes nothing: one warp names and describes query
 // tiles, a lane of the next loads keys and values, one of a third queries, each as far ahead as its
-// buffers reach. And how all read the descriptions.
+// buffers reach; or a lane of each loads what one of the other warpgroups alone needs. And how all
+// read the descriptions.
 #pragma once
 
 #include "attention/arguments.h"
@@ -53,6 +54,11 @@ struct HopperLoad {
   static_assert(kCommonAt + 3 * sizeof(HopperTile::Common) == sizeof(HopperTile));
   HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile) {
     return read<HopperTile::Steps>(tile);
+  }
+  // The steps of a warpgroup's rows.
+  HSTU_DEVICE static HopperTile::Steps steps_of(unsigned tile, int group) {
+    if (!S::apart) return steps_of(tile);
+    return read<HopperTile::Steps>(tile + kCommonAt + group * sizeof(HopperTile::Steps));
   }
   HSTU_DEVICE static HopperTile::Place place_of(unsigned tile) {
     return read<HopperTile::Place>(tile + sizeof(HopperTile::Steps));
@@ -116,8 +122,12 @@ struct HopperLoad {
       // Every lane for itself: lane 3 and lanes 0 to 2 wrote.
       hopper::arrive(base + S::tile_full + 8 * slot);
       if (name.tile < 0) break;
-      // Until load() says that it is time.
-      hopper::wait(base + S::tile_taken, drawn % 2);
+      // Until load() says that it is time, or memory for the next is free.
+      if (S::apart)
+        hopper::wait(base + S::tile_empty + 8 * ((drawn + 1) % S::tile_slots),
+                     (drawn + 1) / S::tile_slots % 2 ^ 1);
+      else
+        hopper::wait(base + S::tile_taken, drawn % 2);
       unsigned next = 0;
       if (lane == 0 && workgroups_of_tile() == 1) next = hopper::add_to(arguments.counters, 1);
       const unsigned parts = workgroups_of_tile();
@@ -147,7 +157,7 @@ struct HopperLoad {
     const unsigned base = nvidia::shared_address(shared);
     const unsigned long long pass = hopper::pass_through_l2();
     for (unsigned drawn = 0;; ++drawn) {
-      const unsigned slot = drawn % S::tile_slots, buffer = drawn % S::q_buffers;
+      const unsigned slot = drawn % S::tile_slots;
       hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
       const unsigned tile = tile_at(base, slot);
       if (steps_of(tile).count < 0) break;
@@ -155,24 +165,56 @@ struct HopperLoad {
       const int first_row = tokens_of(tile).first_q + place.first_row;
       // The rows of each warpgroup as soon as it needs no older queries.
 #pragma unroll 1
-      for (int warpgroup = 0; warpgroup < S::warpgroups; ++warpgroup) {
-        const int group = group_of(warpgroup, drawn);
-        const unsigned barrier = 8 * (buffer * S::warpgroups + warpgroup);
-        hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
-        if (needed_of(tile, group).exists == 0) {
-          hopper::arrive(base + S::q_full + barrier);
-          continue;
-        }
-        hopper::arrive_expect(base + S::q_full + barrier, S::q_bytes / S::warpgroups);
-#pragma unroll
-        for (int panel = 0; panel < S::qk_panels; ++panel)
-          hopper::copy_box(base + S::q + buffer * S::q_bytes + panel * S::q_panel_bytes +
-                               warpgroup * 64 * S::row_bytes,
-                           &arguments.q, panel * 64, first_row + group * 64, place.head,
-                           C::jagged ? 0 : place.batch, base + S::q_full + barrier, pass);
-      }
+      for (int warpgroup = 0; warpgroup < S::warpgroups; ++warpgroup)
+        load_rows(arguments, base, tile, drawn, warpgroup, first_row, place, pass);
       if (drawn == 0) hopper::arrive(base + S::q_asked);
       hopper::arrive(base + S::tile_empty + 8 * slot);
+    }
+  }
+
+  // The queries of one warpgroup, into memory that those of an earlier tile have left. The tile's
+  // begin at token `first_row`.
+  HSTU_DEVICE static void load_rows(const HopperArguments& arguments, unsigned base, unsigned tile,
+                                    unsigned drawn, int warpgroup, int first_row,
+                                    const HopperTile::Place& place, unsigned long long policy) {
+    const int group = group_of(warpgroup, drawn);
+    const unsigned buffer = drawn % S::q_buffers;
+    const unsigned barrier = 8 * (buffer * S::warpgroups + warpgroup);
+    hopper::wait(base + S::q_empty + barrier, drawn / S::q_buffers % 2 ^ 1);
+    if (needed_of(tile, group).exists == 0) {
+      hopper::arrive(base + S::q_full + barrier);
+      return;
+    }
+    hopper::arrive_expect(base + S::q_full + barrier, S::q_bytes / S::warpgroups);
+#pragma unroll
+    for (int panel = 0; panel < S::qk_panels; ++panel)
+      hopper::copy_box(base + S::q + buffer * S::q_bytes + panel * S::q_panel_bytes +
+                           warpgroup * 64 * S::row_bytes,
+                       &arguments.q, panel * 64, first_row + group * 64, place.head,
+                       C::jagged ? 0 : place.batch, base + S::q_full + barrier, policy);
+  }
+
+  // ---- one loading lane of each warpgroup, where they are apart ----
+  HSTU_DEVICE static void load_apart(const HopperArguments& arguments, char* shared,
+                                     int warpgroup) {
+    const unsigned base = nvidia::shared_address(shared);
+    const unsigned long long keep = hopper::keep_in_l2(), pass = hopper::pass_through_l2();
+    HopperRing<S::ring> stage;
+    for (unsigned drawn = 0;; ++drawn) {
+      const unsigned slot = drawn % S::tile_slots;
+      hopper::wait(base + S::tile_full + 8 * slot, drawn / S::tile_slots % 2);
+      const unsigned tile = tile_at(base, slot);
+      if (steps_of(tile).count < 0) break;
+      const HopperTile::Steps steps = steps_of(tile, group_of(warpgroup, drawn));
+      const HopperTile::Place place = place_of(tile);
+      const HopperTile::Tokens tokens = tokens_of(tile);
+      load_rows(arguments, base, tile, drawn, warpgroup, tokens.first_q + place.first_row, place,
+                pass);
+      hopper::arrive(base + S::tile_empty + 8 * slot);
+      for (int step = 0; step < steps.count; ++step, stage.advance())
+        load_step(arguments, base, warpgroup * S::ring + stage.at, stage.round,
+                  tokens.first_kv + first_key<C>(steps, step), place.head,
+                  C::jagged ? 0 : place.batch, keep);
     }
   }
 
@@ -201,31 +243,31 @@ struct HopperLoad {
           drawn = true;
         }
         if (step >= steps.count) break;
-        load_step(arguments, base, stage, first_kv + first_key<C>(steps, step), place.head,
-                  C::jagged ? 0 : place.batch, keep);
+        // At the start all workgroups ask for more than memory gives in their first 5,000 clocks:
+        // the first queries before the second step.
+        if (stage.at == 1) hopper::wait(base + S::q_asked, 0);
+        load_step(arguments, base, stage.at, stage.round, first_kv + first_key<C>(steps, step),
+                  place.head, C::jagged ? 0 : place.batch, keep);
       }
     }
   }
 
-  HSTU_DEVICE static void load_step(const HopperArguments& arguments, unsigned base,
-                                    const HopperRing<S::stages>& stage, int token, int head,
-                                    int batch, unsigned long long policy) {
-    const unsigned k_full = base + S::k_full + 8 * stage.at,
-                   v_full = base + S::v_full + 8 * stage.at;
-    // At the start all workgroups ask for more than memory gives in their first 5,000 clocks: the
-    // first queries before the second step.
-    if (stage.at == 1) hopper::wait(base + S::q_asked, 0);
-    hopper::wait(base + S::k_empty + 8 * stage.at, stage.round ^ 1);
+  // Into the step's place in memory, when its round comes.
+  HSTU_DEVICE static void load_step(const HopperArguments& arguments, unsigned base, int place,
+                                    unsigned round, int token, int head, int batch,
+                                    unsigned long long policy) {
+    const unsigned k_full = base + S::k_full + 8 * place, v_full = base + S::v_full + 8 * place;
+    hopper::wait(base + S::k_empty + 8 * place, round ^ 1);
     hopper::arrive_expect(k_full, S::k_bytes);
 #pragma unroll
     for (int panel = 0; panel < S::qk_panels; ++panel)
-      hopper::copy_box(base + S::k + stage.at * S::k_bytes + panel * S::panel_bytes, &arguments.k,
+      hopper::copy_box(base + S::k + place * S::k_bytes + panel * S::panel_bytes, &arguments.k,
                        panel * 64, token, head, batch, k_full, policy);
-    hopper::wait(base + S::v_empty + 8 * stage.at, stage.round ^ 1);
+    hopper::wait(base + S::v_empty + 8 * place, round ^ 1);
     hopper::arrive_expect(v_full, S::v_bytes);
 #pragma unroll
     for (int panel = 0; panel < S::v_panels; ++panel)
-      hopper::copy_box(base + S::v + stage.at * S::v_bytes + panel * S::panel_bytes, &arguments.v,
+      hopper::copy_box(base + S::v + place * S::v_bytes + panel * S::panel_bytes, &arguments.v,
                        panel * 64, token, head, batch, v_full, policy);
   }
 };

@@ -44,11 +44,16 @@ struct HopperTile {
     int few;     // whether some row may see but a few keys
     int exists;  // how many of the rows do
   } needed[3];
-  // For the same rows: the keys that all of them see, where a step has clean halves.
+  // For the same rows: the keys that all of them see, where a step has clean halves; where
+  // warpgroups are apart, their own steps.
   struct alignas(16) Common {
     int begin, end;
     int unused[2];
-  } common[3];
+  };
+  union {
+    Common common[3];
+    Steps own_steps[3];
+  };
 };
 
 // The first key of a step.
@@ -59,6 +64,7 @@ HSTU_DEVICE int first_key(const HopperTile::Steps& t, int step) {
 }
 
 // All 32 lanes call; lane g works out the keys of warpgroup g's rows, lane 3 those of the tile.
+// Where warpgroups are apart each lane's steps are its own rows', which need all of them.
 template <class C>
 HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileName& name,
                           HopperCut<C> cut, int lane) {
@@ -73,17 +79,18 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
   const int row = lane < 3 ? first_row + 64 * lane : first_row;
   const int rows = lane >= 3 ? 64 * cut.groups() : lane < cut.groups() ? 64 : 0;
   const TileKeys keys = tile_keys(features, mask, max_of(row, 0), row + rows);
-  const int begin = hopper::of_lane(keys.begin, 3), end = hopper::of_lane(keys.end, 3);
+  const auto of_tile = [](int x) { return C::apart ? x : hopper::of_lane(x, 3); };
+  const int begin = of_tile(keys.begin), end = of_tile(keys.end);
   // Steps start at multiples of 64, so that a warpgroup's own rows and keys meet in half steps.
-  const int main_begin = begin / 64 * 64;
+  const auto start = [](int key) { return C::apart ? key : key / 64 * 64; };
+  const int main_begin = start(begin);
   const int main_count = end > begin ? ceil_div(end - main_begin, C::tile_n) : 0;
   int diagonal_begin = 0, diagonal_count = 0;
   if (C::targets && !C::cross) {
-    const int own = hopper::of_lane(keys.diagonal_begin, 3);
-    const int own_end = hopper::of_lane(keys.diagonal_end, 3);
+    const int own = of_tile(keys.diagonal_begin), own_end = of_tile(keys.diagonal_end);
     if (own_end > own) {
       const int covered = main_count > 0 ? main_begin + main_count * C::tile_n : 0;
-      diagonal_begin = max_of(own / 64 * 64, covered);
+      diagonal_begin = max_of(start(own), covered);
       diagonal_count = max_of(0, ceil_div(own_end - diagonal_begin, C::tile_n));
     }
   }
@@ -111,7 +118,10 @@ HSTU_DEVICE void describe(HopperTile& t, const ForwardArguments& a, const TileNa
     needed.exists = row < 0 ? 0 : max_of(min_of(rows, name.seqlen_q - row), 0);
     t.needed[lane] = needed;
     t.rows[lane] = {keys.begin, keys.end, keys.diagonal_begin, keys.diagonal_end};
-    t.common[lane] = {keys.full_begin, keys.full_end, {0, 0}};
+    if (C::apart)
+      t.own_steps[lane] = {count, diagonal_count, diagonal_begin, main_begin};
+    else
+      t.common[lane] = {keys.full_begin, keys.full_end, {0, 0}};
   }
   if (lane == 3) {
     t.steps = {count, diagonal_count, diagonal_begin, main_begin};

@@ -26,9 +26,13 @@ struct HopperShape {
   static constexpr int q_bytes = qk_panels * q_panel_bytes;
   static constexpr int k_bytes = qk_panels * panel_bytes;
   static constexpr int v_bytes = v_panels * panel_bytes;
-  static constexpr int stages = C::stages;
+  static constexpr bool apart = C::apart;
+  static constexpr int stages = C::stages;                           // of all warpgroups
+  static constexpr int ring = apart ? stages / warpgroups : stages;  // of one
   static constexpr int q_buffers = C::q_buffers;
-  static constexpr int tile_slots = kHopperTileSlots;
+  // Described tiles. Where these are of one step, whoever had more of them in advance would leave
+  // others nothing at the end.
+  static constexpr int tile_slots = apart ? 2 : kHopperTileSlots;
 
   // Steps that are still to be loaded of a tile when the next one is drawn: as long as it takes to
   // draw, describe and load its queries, about 6,000 clocks, of which the steps in memory are a
@@ -59,8 +63,9 @@ struct HopperShape {
   static constexpr int sum_full = q_asked + 8;
   static constexpr int sum_empty = sum_full + 8 * warpgroups;
   static constexpr int end = sum_empty + 8 * warpgroups;
-  static_assert(end + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,
-                                                  C::head_dim_v, C::stages, C::q_buffers));
+  static constexpr int spare = (kHopperTileSlots - tile_slots) * (tile_bytes + 2 * 8);
+  static_assert(end + spare + 1024 == hopper_shared_bytes(C::tile_m, C::tile_n, C::head_dim_qk,
+                                                          C::head_dim_v, C::stages, C::q_buffers));
 
   // Whether a finished tile's output goes through the memory of its queries, from where the copy
   // engine writes it: not where the next tile's queries wait for that memory.
@@ -69,10 +74,11 @@ struct HopperShape {
   static constexpr bool early = !staged;
 
   // Whether warpgroups change places from tile to tile, so that none always has the rows that see
-  // the most keys: of short steps, where the gain (1 to 4 %) is more than it costs.
-  static constexpr bool turns = warpgroups == 3 && C::tile_n <= 64;
+  // the most keys: of short steps, where the gain (1 to 4 %) is more than it costs. Apart, the
+  // first of them would have no rows in a sequence's short tile.
+  static constexpr bool turns = apart || (warpgroups == 3 && C::tile_n <= 64);
 
-  static constexpr bool splits = hopper_shares_tiles(C::activation == Activation::softmax,
+  static constexpr bool splits = hopper_shares_tiles(apart, C::activation == Activation::softmax,
                                                      C::head_dim_qk, C::head_dim_v, C::tile_m);
 
   // Registers a thread: the file's 65536 less what the loading warpgroup keeps.
@@ -84,7 +90,8 @@ struct HopperShape {
   static constexpr bool late = C::tile_n / 2 + C::tile_n / 4 + v_width / 2 <= registers - 32;
 
   static_assert(C::tile_m == 64 * warpgroups, "a warpgroup computes 64 rows");
-  static_assert(C::tile_n % 32 == 0 && C::tile_n <= 256, "keys of a step");
+  static_assert(C::tile_n % 16 == 0 && C::tile_n <= 256, "keys of a step");
+  static_assert(ring >= 1);
   static_assert(warpgroups >= 1 && warpgroups <= 3);
 };
 

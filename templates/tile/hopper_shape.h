@@ -11,6 +11,7 @@ constexpr int kHopperTileSlots = 4;     // described tiles: the one under way an
 constexpr int kHopperTileBytes = 288;   // of a description
 constexpr int kHopperSharedGroups = 2;  // of 64 rows, at most, of a tile that two workgroups share
 constexpr int kHopperWrittenRows = 16;  // that the copy engine writes at once: those of a warp
+constexpr int kHopperApartKeys = 80;    // of a step where warpgroups are apart
 
 // Bytes to give at launch: q_buffers query tiles of tile_m rows and `stages` steps of tile_n keys
 // and values, in panels of 64 columns of 128-byte rows; descriptions; barriers of 8 bytes; and room
@@ -25,6 +26,12 @@ HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int h
          1024;
 }
 
+// Whether warpgroups are apart: each loads the keys of its own 64 rows, which under a window this
+// narrow fit one step, and waits for no other. Rows of no warpgroup may see further.
+HSTU_HOST_DEVICE constexpr bool hopper_apart(bool causal, int window) {
+  return window > 0 && window <= (kHopperApartKeys - 64) / (causal ? 1 : 2);
+}
+
 // Whether a tile's output fits the memory of its queries, both in panels of 64 columns.
 HSTU_HOST_DEVICE constexpr bool hopper_output_fits_queries(int head_dim_qk, int head_dim_v) {
   return ceil_div(head_dim_v, 64) <= ceil_div(head_dim_qk, 64);
@@ -32,10 +39,10 @@ HSTU_HOST_DEVICE constexpr bool hopper_output_fits_queries(int head_dim_qk, int 
 
 // Whether two workgroups can share a tile's keys: each then writes half of the columns, of which
 // the other sends its sums into the memory of the queries. Maxima and sums of softmax go where
-// queries of a third group of rows would be.
-HSTU_HOST_DEVICE constexpr bool hopper_shares_tiles(bool softmax, int head_dim_qk, int head_dim_v,
-                                                    int tile_m) {
-  return head_dim_v % 64 == 0 && head_dim_v <= 128 &&
+// queries of a third group of rows would be. Tiles of one step have nothing to share.
+HSTU_HOST_DEVICE constexpr bool hopper_shares_tiles(bool apart, bool softmax, int head_dim_qk,
+                                                    int head_dim_v, int tile_m) {
+  return !apart && head_dim_v % 64 == 0 && head_dim_v <= 128 &&
          hopper_output_fits_queries(head_dim_qk, head_dim_v) &&
          (!softmax || tile_m > 64 * kHopperSharedGroups);
 }

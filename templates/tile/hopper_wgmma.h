@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warpgroup matrix multiply (wgmma, sm_90a): d[64 x n] = a . b or d += a . b, k = 16, fp32
 // accumulators. An instruction names every register of its accumulator, so there is one
-// specialisation a width; n is a multiple of 32.
+// specialisation a width.
 //
 // Thread t of the warpgroup holds, in d[4j + 2i + c], row 16 (t / 32) + 8 i + t % 32 / 4, column
 // 8j + 2 (t % 4) + c: the layout of mma.sync, so that two neighbouring column groups are the
@@ -29,6 +29,8 @@ namespace hstu::hopper {
 #define HSTU_OUT_N32(d) HSTU_OUT_16(d, 0)
 #define HSTU_REGS_N64 HSTU_REGS_0 "," HSTU_REGS_1
 #define HSTU_OUT_N64(d) HSTU_OUT_16(d, 0), HSTU_OUT_16(d, 16)
+#define HSTU_REGS_N80 HSTU_REGS_0 "," HSTU_REGS_1 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define HSTU_OUT_N80(d) HSTU_OUT_16(d, 0), HSTU_OUT_16(d, 16), HSTU_OUT_4(d, 32), HSTU_OUT_4(d, 36)
 #define HSTU_REGS_N96 HSTU_REGS_0 "," HSTU_REGS_1 "," HSTU_REGS_2
 #define HSTU_OUT_N96(d) HSTU_OUT_16(d, 0), HSTU_OUT_16(d, 16), HSTU_OUT_16(d, 32)
 #define HSTU_REGS_N128 HSTU_REGS_0 "," HSTU_REGS_1 "," HSTU_REGS_2 "," HSTU_REGS_3
@@ -90,6 +92,8 @@ HSTU_WGMMA(32, 16, 17, 18, 19, 20, 21, bf16)
 HSTU_WGMMA(32, 16, 17, 18, 19, 20, 21, f16)
 HSTU_WGMMA(64, 32, 33, 34, 35, 36, 37, bf16)
 HSTU_WGMMA(64, 32, 33, 34, 35, 36, 37, f16)
+HSTU_WGMMA(80, 40, 41, 42, 43, 44, 45, bf16)
+HSTU_WGMMA(80, 40, 41, 42, 43, 44, 45, f16)
 HSTU_WGMMA(96, 48, 49, 50, 51, 52, 53, bf16)
 HSTU_WGMMA(96, 48, 49, 50, 51, 52, 53, f16)
 HSTU_WGMMA(128, 64, 65, 66, 67, 68, 69, bf16)

@@ -215,6 +215,8 @@ TEST_CASE("hopper launch: pairs of workgroups share few tiles of many keys", "[c
   CHECK(here([](Plan& p, ForwardArguments&) { p.config.activation = hstu::Activation::softmax; }) ==
         Launched{96, 1});
   CHECK(here([](Plan& p, ForwardArguments&) { p.config.head_dim_v = 96; }) == Launched{96, 1});
+  // Warpgroups with keys of their own have nothing to share.
+  CHECK(here([](Plan& p, ForwardArguments&) { p.config.apart = true; }) == Launched{96, 1});
 }
 
 TEST_CASE("hopper launch: few calls, with the context looked at once, whoever's it is", "[cuda]") {

@@ -101,6 +101,50 @@ TEST_CASE("the plan's structure does not depend on lengths, names, seeds or data
   CHECK(plain.entry != plan_of(problem_of(base), "gfx90a").entry);
 }
 
+TEST_CASE("under a narrow window Hopper's warpgroups each load their own keys") {
+  const auto narrow = [](const std::string& more, const std::string& target = "sm_90a") {
+    return plan_of(problem_of(R"({"op": "hstu_attention", "heads": 2, "head_dim_qk": 128,
+                                  "batch": 2, "uih_lengths": [300, 500], "num_targets": 5, )" +
+                              more + "}"),
+                   target)
+        .config.apart;
+  };
+  CHECK(narrow(R"("mask": {"local_len": 1})"));
+  CHECK(narrow(R"("mask": {"local_len": 16})"));
+  CHECK_FALSE(narrow(R"("mask": {"local_len": 17})"));
+  CHECK_FALSE(narrow(R"("mask": {"local_len": 0})"));
+  CHECK(narrow(R"("mask": {"causal": false, "local_len": 8})"));
+  CHECK_FALSE(narrow(R"("mask": {"causal": false, "local_len": 9})"));
+  // Rows that see further than the window.
+  CHECK_FALSE(narrow(R"("mask": {"local_len": 5, "context_len": 3})"));
+  CHECK_FALSE(narrow(R"("mask": {"local_len": 5, "minfull_len": 3})"));
+  CHECK(narrow(R"("groups": [{"local_len": 5}, {"local_len": 9}])"));
+  CHECK_FALSE(narrow(R"("groups": [{"local_len": 5}, {"local_len": 90}])"));
+  CHECK_FALSE(narrow(R"("groups": [{"local_len": 5}, {"local_len": 0}])"));
+  for (const char* other : {"sm_80", "sm_100a", "gfx942", "cpu"})
+    CHECK_FALSE(narrow(R"("mask": {"local_len": 5})", other));
+  // All head dims fit, and one step holds the keys of 64 rows.
+  for (int qk : {40, 64, 72, 96, 128, 192, 256}) {
+    for (int v : {40, 64, 96, 128, 200, 256}) {
+      const Plan plan =
+          plan_of(problem_of(fmt::format(R"({{"op": "hstu_attention", "heads": 3, "head_dim_qk": {},
+                                      "head_dim_v": {}, "batch": 2, "uih_lengths": [640, 64],
+                                      "mask": {{"local_len": 16}}}})",
+                                         qk, v)),
+                  "sm_90a");
+      INFO(qk << "/" << v);
+      const int groups = plan.config.tile_m / 64;
+      CHECK(plan.config.apart);
+      CHECK(plan.config.tile_n == 80);
+      CHECK(plan.config.stages % groups == 0);
+      CHECK(plan.estimate.lds_bytes <= plan.target.lds_bytes);
+      CHECK(groups * plan.estimate.registers + 40 <= plan.target.registers_per_lane);
+      CHECK(plan.estimate.full_tiles == 0);
+      CHECK(plan.estimate.partial_tiles == 3 * (10 + 1));
+    }
+  }
+}
+
 TEST_CASE("pair, tile and FLOP figures agree with counting them one by one") {
   std::mt19937 random(7);
   for (int round = 0; round < 60; ++round) {

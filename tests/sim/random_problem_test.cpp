@@ -26,6 +26,7 @@ struct Structure {
   Activation activation = Activation::silu;
   bool lse = false, jagged = true, grouped = false, cross = false, causal = true;
   bool local = false, context = false, minfull = false, targets = false;
+  bool narrow = false;  // the window, of all groups
   int qk = 64, v = 64;
 };
 
@@ -37,7 +38,8 @@ Structure structure(int qk, int v, const std::string& words) {
   s.activation = has("softmax") || has("lse") ? Activation::softmax : Activation::silu;
   s.lse = has("lse"), s.jagged = !has("batched"), s.grouped = has("groups");
   s.cross = has("cross"), s.causal = !has("open");
-  s.local = has("local") || has("all"), s.context = has("context") || has("all");
+  s.narrow = has("narrow");
+  s.local = has("local") || has("all") || s.narrow, s.context = has("context") || has("all");
   s.minfull = has("minfull") || has("all"), s.targets = has("targets") || has("all");
   return s;
 }
@@ -58,6 +60,20 @@ const Structure kStructures[] = {
     structure(64, 64, "bf16 silu cross"),
     structure(72, 120, "fp16 silu batched all"),
     structure(256, 256, "bf16 softmax batched targets"),
+};
+
+// Windows for which Hopper has kernels of their own; the simulated targets have none.
+const Structure kNarrow[] = {
+    structure(128, 128, "bf16 silu narrow targets"),
+    structure(64, 64, "fp16 silu narrow"),
+    structure(96, 64, "fp16 softmax lse narrow targets"),
+    structure(64, 128, "bf16 silu narrow batched targets"),
+    structure(40, 96, "bf16 softmax narrow groups targets"),
+    structure(128, 128, "bf16 silu narrow open targets"),
+    structure(72, 72, "fp16 silu narrow cross"),
+    structure(128, 64, "bf16 softmax lse narrow cross open"),
+    structure(256, 256, "bf16 silu narrow targets"),
+    structure(200, 256, "fp16 softmax narrow"),
 };
 
 // `scale` above 1 asks for as much longer and more sequences, which real devices have time for.
@@ -87,7 +103,10 @@ jit::Problem random_problem(const Structure& s, std::mt19937& random, int scale 
   // A feature of the structure must show in some sequence or the kernel is another one.
   const auto group = [&](bool must) {
     jit::GroupSpec g;
-    if (s.local && (must || !one_in(3))) g.local_len = one_in(4) ? pick(100, 300) : pick(1, 40);
+    if (s.narrow)
+      g.local_len = pick(1, s.causal ? 16 : 8);
+    else if (s.local && (must || !one_in(3)))
+      g.local_len = one_in(4) ? pick(100, 300) : pick(1, 40);
     if (s.context && (must || !one_in(3))) g.context_len = one_in(3) ? pick(30, 70) : pick(1, 9);
     if (s.minfull && (must || !one_in(3))) g.minfull_len = one_in(4) ? 1000 : pick(1, 50);
     return g;
@@ -308,7 +327,9 @@ TEST_CASE("device: random problems agree with the reference") {
     ++runs;
   };
   unsigned seed = 3;
-  for (const Structure& s : kStructures) {
+  std::vector<Structure> structures(std::begin(kStructures), std::end(kStructures));
+  structures.insert(structures.end(), std::begin(kNarrow), std::end(kNarrow));
+  for (const Structure& s : structures) {
     std::mt19937 random(seed += 7);
     for (int i = 0; i < cases(); ++i) {
       for (const int scale : {1, 7}) {

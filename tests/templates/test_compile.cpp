@@ -25,11 +25,14 @@ struct Case {
   int qk, v;
   bool jagged, grouped;
   MaskFeatures mask;
+  bool narrow = false;
 };
 
 constexpr MaskFeatures kCausal{true, false, false, false, false, false};
 constexpr MaskFeatures kAll{true, false, true, true, true, true};
 constexpr MaskFeatures kOpen{false, false, true, true, true, true};
+constexpr MaskFeatures kWindow{true, false, true, false, false, true};
+constexpr MaskFeatures kOpenWindow{false, false, true, false, false, false};
 constexpr MaskFeatures kCross{true, true, true, true, true, true};
 
 constexpr Case kCases[] = {
@@ -45,6 +48,11 @@ constexpr Case kCases[] = {
     {Dtype::fp16, Activation::silu, 256, 40, true, false, kAll},
     {Dtype::bf16, Activation::softmax, 192, 192, true, false, kAll},
     {Dtype::bf16, Activation::silu, 96, 96, true, true, kAll},
+    {Dtype::bf16, Activation::silu, 128, 128, true, false, kWindow, true},
+    {Dtype::fp16, Activation::softmax, 128, 64, true, true, kWindow, true},
+    {Dtype::fp16, Activation::silu, 64, 64, false, false, kOpenWindow, true},
+    {Dtype::bf16, Activation::softmax, 64, 200, true, false, kWindow, true},
+    {Dtype::bf16, Activation::silu, 256, 256, true, false, kWindow, true},
 };
 
 // Matrix instructions of a wave in one step of keys, of this target.
@@ -109,14 +117,17 @@ void compile_all(const char* target_name, Driver driver) {
     c.jagged = one.jagged;
     c.grouped = one.grouped;
     c.mask = one.mask;
+    c.narrow = one.narrow;
     const auto tiles = choose_tiles(c, *target);
     REQUIRE(tiles);
+    if (one.narrow && !tiles->apart) continue;  // the same kernel as of wide windows
     c.tile_m = tiles->tile_m;
     c.tile_n = tiles->tile_n;
     c.waves = tiles->waves;
     c.waves_per_simd = tiles->waves_per_simd;
     c.stages = tiles->stages;
     c.q_buffers = tiles->q_buffers;
+    c.apart = tiles->apart;
     plan.template_name = tiles->template_name;
     plan.entry = "hstu_forward";
     const auto source = write_source(plan, "{}");

@@ -20,14 +20,20 @@ using namespace hstu;
 namespace {
 
 template <bool causal_, bool cross_, bool local_, bool context_, bool targets_, int groups,
-          int tile_n_, bool jagged_, bool minfull_ = local_, bool grouped_ = false>
+          int tile_n_, bool jagged_, bool minfull_ = local_, bool grouped_ = false,
+          bool apart_ = false>
 struct Shape {
   static constexpr int head_dim_qk = 128, head_dim_v = 128;
   static constexpr bool jagged = jagged_, grouped = grouped_;
   static constexpr bool causal = causal_, cross = cross_, local = local_, context = context_;
   static constexpr bool minfull = minfull_, targets = targets_;
   static constexpr int tile_m = 64 * groups, tile_n = tile_n_, waves = 4 * (groups + 1);
+  static constexpr bool apart = apart_;
 };
+// Warpgroups that each have their own steps of keys.
+template <bool causal, bool cross, int groups, bool jagged, bool grouped = false,
+          bool context = false>
+using Apart = Shape<causal, cross, true, context, true, groups, 80, jagged, context, grouped, true>;
 
 struct Batch {
   std::vector<int> offsets_q{0}, offsets_kv{0}, targets;
@@ -61,8 +67,10 @@ Batch random_batch(std::mt19937& random, bool long_ones) {
   a.seqlen_q = most_q + (C::jagged ? below(2) * below(1000) : 0);
   a.seqlen_kv = most_kv + (C::jagged ? below(2) * below(1000) : 0);
   const auto group = [&] {
-    return GroupArguments{C::local ? below(300) : 0, context,
-                          C::minfull ? below(2) * below(300) : 0, 1.0f};
+    // Windows that the planner finds narrow, and others, which have to be right too.
+    const int window = C::apart && below(4) != 0 ? 1 + below(16) : below(300);
+    return GroupArguments{C::local ? window : 0, context, C::minfull ? below(2) * below(300) : 0,
+                          1.0f};
   };
   a.uniform = group();
   if (C::grouped) {
@@ -106,13 +114,19 @@ template <class C>
 std::string judge(const Described& d) {
   constexpr MaskFeatures f{C::causal, C::cross, C::local, C::context, C::minfull, C::targets};
   const SequenceMask& m = d.tile.mask.mask;
-  const HopperTile::Steps& steps = d.tile.steps;
   for (int group = 0; group < C::waves / 4 - 1; ++group) {
+    const HopperTile::Steps& steps = C::apart ? d.tile.own_steps[group] : d.tile.steps;
     const HopperTile::Rows& rows = d.tile.rows[group];
     const HopperTile::Needed& needed = d.tile.needed[group];
     const int begin = d.tile.place.first_row + 64 * group, end = begin + needed.exists;
     const auto sees = [&](int s) { return s >= needed.seen_first && s < needed.seen_end; };
     const auto owns = [&](int s) { return s >= needed.own_first && s < needed.own_end; };
+    for (int s = 0; s < steps.count && C::apart; ++s)
+      if (!sees(s) && !owns(s)) return fmt::format("rows from {} on need no step {}", begin, s);
+    if (C::apart && C::causal && !C::context && m.window <= 16 &&
+        steps.count - steps.diagonal_count > 1)
+      return fmt::format("rows from {} on have {} steps under a window of {}", begin, steps.count,
+                         m.window);
     for (int s = 0; s < steps.count && needed.exists == 0; ++s)
       if (sees(s) || owns(s)) return fmt::format("no row needs step {}", s);
     for (int s = 0; s < steps.count && needed.exists > 0; ++s) {
@@ -147,7 +161,7 @@ std::string judge(const Described& d) {
       if (seen != want)
         return fmt::format("row {} of {}: {} of {} keys are in the steps", row, m.seqlen_q, seen,
                            want);
-      const HopperTile::Common& common = d.tile.common[group];
+      const HopperTile::Common common = C::apart ? HopperTile::Common{} : d.tile.common[group];
       if (common.begin < common.end && (keys.begin > common.begin || keys.end < common.end))
         return fmt::format("row {} does not see all of the keys [{}, {}) said to be common", row,
                            common.begin, common.end);
@@ -239,6 +253,14 @@ TEST_CASE("Hopper: every tile is named once, every visible key is in one step") 
   check<Shape<false, true, false, false, true, 3, 128, true>>(random, 2);
   check<Shape<true, false, false, true, true, 2, 64, false>>(random, 2);
   check<Shape<false, false, false, false, false, 2, 128, false>>(random, 2);
+  // Each warpgroup with its own steps.
+  check<Apart<true, false, 3, true>>(random, 5);
+  check<Apart<true, false, 2, false>>(random, 3);
+  check<Apart<true, false, 2, true, true>>(random, 3);
+  check<Apart<false, false, 2, true>>(random, 3);
+  check<Apart<true, true, 3, true>>(random, 3);
+  check<Apart<false, true, 2, true>>(random, 3);
+  check<Apart<true, false, 3, true, false, true>>(random, 3);
   // Windows without wide last rows, with and without contextual rows.
   check<Shape<true, false, true, false, true, 2, 128, true, false>>(random, 2);
   check<Shape<true, false, true, true, true, 2, 128, true, false>>(random, 2);
@@ -337,6 +359,25 @@ TEST_CASE("Hopper: the checks notice a wrong description") {
   CHECK(noticed([](HopperTile& t) { ++t.common[0].end; }));
   CHECK(noticed([](HopperTile& t) { --t.common[1].begin; }));
   CHECK(noticed([](HopperTile& t) { t.rows[1].diagonal_end -= 1; }));
+
+  // Each warpgroup with its own steps.
+  using Own = Apart<true, false, 2, true>;
+  a.uniform.local_len = 16;
+  const std::vector<Described> apart = draw<Own>(a, 0, 1);
+  const auto noticed_apart = [&](auto change) {
+    for (Described d : apart) {
+      change(d.tile);
+      if (!judge<Own>(d).empty()) return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(noticed_apart([](HopperTile&) {}));
+  CHECK(noticed_apart([](HopperTile& t) { --t.own_steps[0].count; }));
+  CHECK(noticed_apart([](HopperTile& t) { ++t.own_steps[1].count; }));
+  CHECK(noticed_apart([](HopperTile& t) { ++t.own_steps[0].main_begin; }));
+  CHECK(noticed_apart([](HopperTile& t) { t.own_steps[1].main_begin -= 80; }));
+  CHECK(noticed_apart([](HopperTile& t) { t.own_steps[1] = t.own_steps[0]; }));
+  a.uniform.local_len = 200;
 
   // In steps of 64 keys: those that only the other warpgroup needs.
   using Fine = Shape<true, false, true, false, true, 2, 64, true>;
