@@ -16,7 +16,7 @@ using namespace hstu::jit;
 
 struct Arguments {
   bench::Options options;
-  std::string device = "cuda:0", rows, json, data, cublas;
+  std::string device = "cuda:0", rows, json, data;
   cli::Common common;
   bool softmax = false, windowed = false;
 };
@@ -73,7 +73,7 @@ Status run(Arguments& a) {
   bench::Bench bench(**device, **engine, a.options);
   const auto measure_ceilings = [&] {
     bench::Ceilings& c = report.ceilings;
-    c.matrix.push_back(bench::matrix_ceiling(**device, a.options, bench.block(), a.cublas));
+    c.matrix.push_back(bench::matrix_ceiling(**device, a.options, bench.block()));
     c.copy.push_back(bench::copy_ceiling(**device, a.options, bench.block()));
   };
   measure_ceilings();
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--json", a.json, "Also write all numbers to this file");
   app.add_option("--data", a.data, "Rows and peers from this file (default: built in, tools/data)");
-  app.add_option("--cublas", a.cublas, "The cuBLAS library to use for the matrix product");
+  app.add_option("--cublas", a.options.cublas, "The cuBLAS library to use for the matrix product");
   app.add_option("--cache-dir", a.common.cache_dir, "Kernel cache folder");
   CLI11_PARSE(app, argc, argv);
   const Status status = run(a);

@@ -127,48 +127,90 @@ double product_error(int64_t n, const std::vector<uint16_t>& a, const std::vecto
   return std::sqrt(errors / squares);
 }
 
-Result<Ceiling> measure_matrix(Device& device, const Options& options,
-                               const std::vector<uint16_t>& block, const Cublas& cublas) {
-  const int64_t size = matrix_size(options);
-  const size_t values = static_cast<size_t>(size * size), bytes = values * sizeof(uint16_t);
-  std::vector<uint16_t> host[3];
-  std::unique_ptr<DeviceBuffer> buffers[3];
-  for (size_t n = 0; n < 3; ++n) {
-    host[n].resize(values);
-    Result<std::unique_ptr<DeviceBuffer>> buffer = device.allocate(bytes);
-    if (!buffer) return std::move(buffer).error();
-    buffers[n] = std::move(*buffer);
-    if (n == 2) break;
-    tile(block, n * (block.size() / 2 + 5), values, host[n].data());
-    if (Status s = device.upload(*buffers[n], 0, host[n].data(), bytes); !s)
-      return std::move(s).error();
+class CublasProduct : public MatrixProduct {
+ public:
+  explicit CublasProduct(Device& device) : device_(device), current_(device) {}
+
+  Status open(const Options& options, const std::vector<uint16_t>& block) {
+    if (!current_.cuda())
+      return Error{ErrorKind::kUnsupported, "only known on NVIDIA GPUs (cuBLAS)", "", ""};
+    if (std::string why = cublas_.open(options.cublas); !why.empty())
+      return Error{ErrorKind::kUnsupported, std::move(why), "", ""};
+    size_ = matrix_size(options);
+    const size_t values = static_cast<size_t>(size_ * size_);
+    bytes_ = values * sizeof(uint16_t);
+    for (size_t n = 0; n < 3; ++n) {
+      host_[n].resize(values);
+      Result<std::unique_ptr<DeviceBuffer>> buffer = device_.allocate(bytes_);
+      if (!buffer) return std::move(buffer).error();
+      buffers_[n] = std::move(*buffer);
+      if (n == 2) break;
+      tile(block, n * (block.size() / 2 + 5), values, host_[n].data());
+      if (Status s = device_.upload(*buffers_[n], 0, host_[n].data(), bytes_); !s) return s;
+    }
+    return {};
   }
-  int code = 0;
-  Result<Summary> ms = time_work(
-      device, options, [&] { return device.fill(*buffers[2], 0xff); },
-      [&]() -> Status {
-        code = cublas.product(static_cast<int>(size), buffers[0]->data(), buffers[1]->data(),
-                              buffers[2]->data());
-        if (code == 0) return {};
-        return Error{ErrorKind::kDevice, fmt::format("cublasGemmEx gave {}", code), "", ""};
-      });
-  if (!ms) return std::move(ms).error();
-  if (Status s = device.download(host[2].data(), *buffers[2], 0, bytes); !s)
-    return std::move(s).error();
-  const double error = product_error(size, host[0], host[1], host[2]);
-  if (!(error < 5e-3))
+
+  double flop() const override { return 2 * std::pow(static_cast<double>(size_), 3); }
+  Status poison() override { return device_.fill(*buffers_[2], 0xff); }
+  Status run() override {
+    const int code = cublas_.product(static_cast<int>(size_), buffers_[0]->data(),
+                                     buffers_[1]->data(), buffers_[2]->data());
+    if (code == 0) return {};
+    return Error{ErrorKind::kDevice, fmt::format("cublasGemmEx gave {}", code), "", ""};
+  }
+  Status check() override {
+    if (Status s = device_.download(host_[2].data(), *buffers_[2], 0, bytes_); !s) return s;
+    const double error = product_error(size_, host_[0], host_[1], host_[2]);
+    if (error < 5e-3) return {};
     return Error{ErrorKind::kMismatch,
                  fmt::format("cuBLAS's product is wrong: relative error {:.2e}", error), "", ""};
-  return Ceiling{tflops(2 * std::pow(static_cast<double>(size), 3), ms->median), *ms, ""};
+  }
+
+ private:
+  Device& device_;
+  const Current current_;  // outlives the library's handle
+  Cublas cublas_;
+  int64_t size_ = 0;
+  size_t bytes_ = 0;
+  std::vector<uint16_t> host_[3];
+  std::unique_ptr<DeviceBuffer> buffers_[3];
+};
+
+Ceiling or_reason(Result<Ceiling> ceiling) {
+  if (ceiling) return *ceiling;
+  return {0, {}, ceiling.error().message};
 }
 
-Result<Ceiling> measure_copy(Device& device, const Options& options,
-                             const std::vector<uint16_t>& block, Current::Copy copy) {
+}  // namespace
+
+Result<std::unique_ptr<MatrixProduct>> make_matrix_product(Device& device, const Options& options,
+                                                           const std::vector<uint16_t>& block) {
+  auto product = std::make_unique<CublasProduct>(device);
+  if (Status s = product->open(options, block); !s) return std::move(s).error();
+  return std::unique_ptr<MatrixProduct>(std::move(product));
+}
+
+Ceiling matrix_ceiling(Device& device, const Options& options, const std::vector<uint16_t>& block) {
+  const auto measure = [&]() -> Result<Ceiling> {
+    Result<std::unique_ptr<MatrixProduct>> product = make_matrix_product(device, options, block);
+    if (!product) return std::move(product).error();
+    const Result<Summary> ms = time_work(
+        device, options, {[&] { return (*product)->poison(); }, [&] { return (*product)->run(); }});
+    if (!ms) return ms.error();
+    if (Status s = (*product)->check(); !s) return std::move(s).error();
+    return Ceiling{tflops((*product)->flop(), ms->median), *ms, ""};
+  };
+  return or_reason(measure());
+}
+
+Result<Summary> time_copy(Device& device, const Options& options,
+                          const std::vector<uint16_t>& block, size_t bytes) {
+  const Current current(device);
+  const Current::Copy copy = current.copy();
   const bool host = device.target().vendor == Vendor::cpu;
-  // Far larger than any cache of the device.
-  size_t bytes = host ? size_t{128} << 20 : size_t{2} << 30;
-  if (options.scale > 1) bytes >>= 3;
-  if (device.free_memory() > 0) bytes = std::min(bytes, device.free_memory() / 4);
+  if (copy == nullptr && !host)
+    return Error{ErrorKind::kUnsupported, "the driver has no copy inside the device", "", ""};
   std::unique_ptr<DeviceBuffer> buffers[2];
   for (auto& buffer : buffers) {
     Result<std::unique_ptr<DeviceBuffer>> made = device.allocate(bytes);
@@ -179,50 +221,41 @@ Result<Ceiling> measure_copy(Device& device, const Options& options,
   for (size_t at = 0; at < bytes; at += step)
     if (Status s = device.upload(*buffers[0], at, block.data(), std::min(step, bytes - at)); !s)
       return std::move(s).error();
-  Result<Summary> ms = time_work(
-      device, options, [&] { return device.fill(*buffers[1], 0xff); },
-      [&]() -> Status {
-        if (host) {
-          std::memcpy(buffers[1]->data(), buffers[0]->data(), bytes);
-          return {};
-        }
-        const int code = copy(buffers[1]->data(), buffers[0]->data(), bytes, nullptr);
-        if (code == 0) return {};
-        return Error{ErrorKind::kDevice, fmt::format("the copy gave {}", code), "", ""};
-      });
+  Result<Summary> ms =
+      time_work(device, options,
+                {[&] { return device.fill(*buffers[1], 0xff); },
+                 [&]() -> Status {
+                   if (host) {
+                     std::memcpy(buffers[1]->data(), buffers[0]->data(), bytes);
+                     return {};
+                   }
+                   const int code = copy(buffers[1]->data(), buffers[0]->data(), bytes, nullptr);
+                   if (code == 0) return {};
+                   return Error{ErrorKind::kDevice, fmt::format("the copy gave {}", code), "", ""};
+                 }});
   if (!ms) return std::move(ms).error();
-  std::vector<char> want(4096), got(4096);
-  if (Status s = device.download(want.data(), *buffers[0], bytes - 4096, 4096); !s)
+  const size_t last = std::min<size_t>(bytes, 4096);
+  std::vector<char> want(last), got(last);
+  if (Status s = device.download(want.data(), *buffers[0], bytes - last, last); !s)
     return std::move(s).error();
-  if (Status s = device.download(got.data(), *buffers[1], bytes - 4096, 4096); !s)
+  if (Status s = device.download(got.data(), *buffers[1], bytes - last, last); !s)
     return std::move(s).error();
   if (want != got)
     return Error{ErrorKind::kMismatch, "the copy's last bytes are not the source's", "", ""};
-  return Ceiling{tflops(2 * static_cast<double>(bytes), ms->median), *ms, ""};
-}
-
-Ceiling or_reason(Result<Ceiling> ceiling) {
-  if (ceiling) return *ceiling;
-  return {0, {}, ceiling.error().message};
-}
-
-}  // namespace
-
-Ceiling matrix_ceiling(Device& device, const Options& options, const std::vector<uint16_t>& block,
-                       const std::string& path) {
-  const Current current(device);
-  if (!current.cuda()) return {0, {}, "only known on NVIDIA GPUs (cuBLAS)"};
-  Cublas cublas;
-  if (std::string why = cublas.open(path); !why.empty()) return {0, {}, why};
-  return or_reason(measure_matrix(device, options, block, cublas));
+  return *ms;
 }
 
 Ceiling copy_ceiling(Device& device, const Options& options, const std::vector<uint16_t>& block) {
-  const Current current(device);
-  const Current::Copy copy = current.copy();
-  if (copy == nullptr && device.target().vendor != Vendor::cpu)
-    return {0, {}, "the driver has no copy inside the device"};
-  return or_reason(measure_copy(device, options, block, copy));
+  const auto measure = [&]() -> Result<Ceiling> {
+    // Far larger than any cache of the device.
+    size_t bytes = device.target().vendor == Vendor::cpu ? size_t{128} << 20 : size_t{2} << 30;
+    if (options.scale > 1) bytes >>= 3;
+    if (device.free_memory() > 0) bytes = std::min(bytes, device.free_memory() / 4);
+    const Result<Summary> ms = time_copy(device, options, block, bytes);
+    if (!ms) return ms.error();
+    return Ceiling{tflops(2 * static_cast<double>(bytes), ms->median), *ms, ""};
+  };
+  return or_reason(measure());
 }
 
 std::optional<double> best_rate(const std::vector<Ceiling>& ceilings) {

@@ -25,6 +25,11 @@ Figures figures_of_row(const Row& row, const Measured& m, std::optional<double> 
   if (matrix) f.matrix_share = *f.useful_tflops / *matrix;
   if (f.floor_ms) f.floor_share = *f.floor_ms / *f.ms;
   if (m.pairs > 0) f.per_pair = *f.ms * 1e9 / m.pairs;
+  if (m.in_turn && m.in_turn->why_not.empty()) {
+    f.turn_tflops = tflops(m.useful_flop, m.in_turn->row_ms.median);
+    f.turn_product = tflops(m.in_turn->product_flop, m.in_turn->product_ms.median);
+    f.turn_share = *f.turn_tflops / *f.turn_product;
+  }
   return f;
 }
 
@@ -67,32 +72,19 @@ class Judge {
   int rows_ = 0, short_ = 0;
 };
 
-bool full_rows(const Row& row) {
-  const Problem& p = row.problem;
-  return p.mask.context_len == 0 &&
-         std::all_of(p.num_targets.begin(), p.num_targets.end(), [](int t) { return t == 0; }) &&
-         std::all_of(p.uih_q.begin(), p.uih_q.end(), [&](int u) { return u == row.max_len; });
-}
-
-// The share of the matrix product's rate that is wanted; 0: nothing is.
-double wanted_matrix_share(const Row& row) {
-  const int dim = row.problem.head_dim_qk;
-  if (!full_rows(row)) return 0;
-  if ((dim == 128 && row.max_len == 8192) || (dim == 256 && row.max_len == 16384)) return 1;
-  if ((dim == 128 || dim == 256) && row.max_len == 4096 && row.problem.batch == 32) return 0.95;
-  return 0;
-}
-
 std::vector<Goal> judge_forward(RowSet set, const std::vector<Row>& rows,
                                 const std::vector<Figures>& all) {
   Judge ahead("ahead of the best peer on every row (ratio 1.00)");
   Judge matrix(
-      "D 128 n 8192, D 256 n 16384 at the matrix product's rate; b 32 n 4096 at 95 % of it");
+      "D 128 n 8192, D 256 n 16384 at the matrix product's rate, b 32 n 4096 at 95 % of it; in "
+      "turn "
+      "with it where that could be timed");
   Judge small("max length to 1024, and b 1: 1.40 times the best peer, or 90 % of the memory floor");
   for (size_t n = 0; n < rows.size(); ++n) {
     const Row& row = rows[n];
-    if (const double share = wanted_matrix_share(row); share > 0)
-      matrix.at_least(row, all[n].matrix_share, share);
+    if (row.matrix_goal > 0)
+      matrix.at_least(row, all[n].turn_share ? all[n].turn_share : all[n].matrix_share,
+                      row.matrix_goal);
     if (row.peer_ms <= 0) continue;
     ahead.at_least(row, all[n].ratio, 1);
     if (row.max_len > 1024 && row.problem.batch > 1) continue;

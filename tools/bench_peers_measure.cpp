@@ -22,13 +22,12 @@ constexpr size_t kBlockValues = (size_t{1} << 25) - 39;
 constexpr size_t kMostSequences = 32;
 constexpr int64_t kSampledRows = 256;  // a head, over all tokens
 
-Result<double> time_once(Device& device, const std::function<Status()>& before,
-                         const std::function<Status()>& work) {
-  if (Status s = before(); !s) return std::move(s).error();
+Result<double> time_once(Device& device, const Work& work) {
+  if (Status s = work.before(); !s) return std::move(s).error();
   if (Status s = device.flush_cache(nullptr); !s) return std::move(s).error();
   Result<std::unique_ptr<DeviceEvent>> start = device.record(nullptr);
   if (!start) return std::move(start).error();
-  if (Status s = work(); !s) return std::move(s).error();
+  if (Status s = work.work(); !s) return std::move(s).error();
   Result<std::unique_ptr<DeviceEvent>> stop = device.record(nullptr);
   if (!stop) return std::move(stop).error();
   return device.elapsed(**start, **stop);
@@ -92,29 +91,43 @@ void tile(const std::vector<uint16_t>& block, size_t offset, size_t values, uint
   });
 }
 
-Result<Summary> time_work(Device& device, const Options& options,
-                          const std::function<Status()>& before,
-                          const std::function<Status()>& work) {
+Result<std::vector<Summary>> time_in_turn(Device& device, const Options& options,
+                                          const std::vector<Work>& works) {
   if (Status s = device.synchronize(nullptr); !s) return std::move(s).error();
   std::this_thread::sleep_for(std::chrono::milliseconds(options.pause_ms));
+  const double timed_ms = kTimedMs * static_cast<double>(works.size());
   double least = std::numeric_limits<double>::infinity(), total = 0;
-  for (int i = 0; i < 3 && (i < 2 || total < kTimedMs / 2); ++i) {
-    const Result<double> ms = time_once(device, before, work);
-    if (!ms) return ms.error();
-    least = std::min(least, *ms);
-    total += *ms;
+  for (int i = 0; i < 3 && (i < 2 || total < timed_ms / 2); ++i) {
+    double all = 0;
+    for (const Work& work : works) {
+      const Result<double> ms = time_once(device, work);
+      if (!ms) return ms.error();
+      all += *ms;
+    }
+    least = std::min(least, all);
+    total += all;
   }
   int runs = options.iterations;
   if (runs <= 0)
-    runs = static_cast<int>(std::clamp(std::ceil(kTimedMs / std::max(least, 1e-6)),
+    runs = static_cast<int>(std::clamp(std::ceil(timed_ms / std::max(least, 1e-6)),
                                        double{kLeastRuns}, double{kMostRuns}));
-  std::vector<double> all;
+  std::vector<std::vector<double>> all(works.size());
   for (int i = 0; i < runs; ++i) {
-    const Result<double> ms = time_once(device, before, work);
-    if (!ms) return ms.error();
-    all.push_back(*ms);
+    for (size_t n = 0; n < works.size(); ++n) {
+      const Result<double> ms = time_once(device, works[n]);
+      if (!ms) return ms.error();
+      all[n].push_back(*ms);
+    }
   }
-  return summarize(std::move(all));
+  std::vector<Summary> out;
+  for (std::vector<double>& times : all) out.push_back(summarize(std::move(times)));
+  return out;
+}
+
+Result<Summary> time_work(Device& device, const Options& options, const Work& work) {
+  const Result<std::vector<Summary>> ms = time_in_turn(device, options, {work});
+  if (!ms) return ms.error();
+  return ms->front();
 }
 
 Validation validate(const Problem& problem, const Geometry& geometry, const HostTensors& inputs,
@@ -139,11 +152,14 @@ Validation validate(const Problem& problem, const Geometry& geometry, const Host
   return out;
 }
 
-Bench::Bench(Device& device, Engine& engine, const Options& options)
+Bench::Bench(Device& device, Engine& engine, const Options& options, MakeProduct product)
     : device_(device),
       engine_(engine),
       options_(options),
-      block_(random_block(options.scale > 1 ? kBlockValues / 16 : kBlockValues, 13579)) {}
+      block_(random_block(options.scale > 1 ? kBlockValues / 16 : kBlockValues, 13579)),
+      product_(std::move(product)) {
+  if (!product_) product_ = [this] { return make_matrix_product(device_, options_, block_); };
+}
 
 HostTensors Bench::make_inputs(const Geometry& geometry) const {
   // Not whole rows apart: no key is a query's copy.
@@ -190,18 +206,54 @@ Status Bench::measure_into(const Row& row, Measured& out) {
   Result<cli::DeviceTensors> tensors =
       cli::DeviceTensors::create(problem, *geometry, device_, make_inputs(*geometry));
   if (!tensors) return std::move(tensors).error();
-  Result<Summary> ms = time_work(
-      device_, options_, [&] { return tensors->poison_outputs(); },
-      [&] {
-        return (*launcher)->launch(**kernel, tensors->arguments(), tensors->tokens(), nullptr);
-      });
+  const Work launches{[&] { return tensors->poison_outputs(); },
+                      [&] {
+                        return (*launcher)->launch(**kernel, tensors->arguments(),
+                                                   tensors->tokens(), nullptr);
+                      }};
+  Result<Summary> ms = time_work(device_, options_, launches);
   if (!ms) return std::move(ms).error();
   out.ms = *ms;
+  if (row.matrix_goal > 0) {
+    Result<InTurn> in_turn = measure_in_turn(launches, ms->median);
+    out.in_turn = in_turn ? *in_turn : InTurn{{}, {}, 0, 0, in_turn.error().message};
+  }
+  if (row.memory_goal) {
+    const Result<Summary> copy =
+        time_copy(device_, options_, block_, static_cast<size_t>(out.bytes / 2));
+    out.same_copy = copy ? SameCopy{*copy, ""} : SameCopy{{}, copy.error().message};
+  }
   cli::HostOutput output;
   if (Status s = tensors->download(output); !s) return s;
   out.check = validate(problem, *geometry, tensors->inputs(), output, plan.config.tile_m);
   out.valid = out.check.pass;
   return {};
+}
+
+Result<InTurn> Bench::measure_in_turn(const Work& launches, double launch_ms) const {
+  Result<std::unique_ptr<MatrixProduct>> made = product_();
+  if (!made) return std::move(made).error();
+  MatrixProduct& product = **made;
+  const auto poison = [&] { return product.poison(); };
+  Options once = options_;
+  once.iterations = 3;
+  const Result<Summary> one = time_work(device_, once, {poison, [&] { return product.run(); }});
+  if (!one) return one.error();
+  InTurn out;
+  out.products = static_cast<int>(
+      std::clamp(std::round(launch_ms / std::max(one->median, 1e-6)), 1.0, 1000.0));
+  out.product_flop = out.products * product.flop();
+  const Work products{poison, [&]() -> Status {
+                        for (int n = 0; n < out.products; ++n)
+                          if (Status s = product.run(); !s) return s;
+                        return {};
+                      }};
+  const Result<std::vector<Summary>> ms = time_in_turn(device_, options_, {launches, products});
+  if (!ms) return ms.error();
+  if (Status s = product.check(); !s) return std::move(s).error();
+  out.row_ms = (*ms)[0];
+  out.product_ms = (*ms)[1];
+  return out;
 }
 
 }  // namespace hstu::jit::bench

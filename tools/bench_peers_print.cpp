@@ -35,6 +35,28 @@ std::string trouble(const Measured& m) {
   return m.valid ? "" : m.check.why;
 }
 
+// What was timed beside the row, a line each.
+std::string beside(const Row& row, const Measured& m, const Figures& f) {
+  std::string out;
+  if (m.in_turn)
+    out += fmt::format(
+        "row {} in turn with the matrix product: {}\n", row.number,
+        !m.in_turn->why_not.empty() ? "not timed: " + m.in_turn->why_not
+        : !f.turn_share
+            ? "no valid output"
+            : fmt::format("{} TFLOP/s beside {} ({} product{} a launch), {}", rate(f.turn_tflops),
+                          rate(f.turn_product), m.in_turn->products,
+                          m.in_turn->products == 1 ? "" : "s", percent(f.turn_share)));
+  if (m.same_copy)
+    out += fmt::format(
+        "row {}: a copy of as many bytes {}\n", row.number,
+        m.same_copy->why_not.empty()
+            ? fmt::format("takes {} ms (p10 {}, p90 {})", milliseconds(m.same_copy->ms.median),
+                          milliseconds(m.same_copy->ms.p10), milliseconds(m.same_copy->ms.p90))
+            : "was not timed: " + m.same_copy->why_not);
+  return out;
+}
+
 std::string table(const Report& r, const std::vector<Figures>& all) {
   const bool windowed = r.options.set == RowSet::windowed;
   std::string out = fmt::format("{:>3} {:<27} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}", "row",
@@ -56,6 +78,7 @@ std::string table(const Report& r, const std::vector<Figures>& all) {
       out += fmt::format(" {:>8} {:>7}", number(f.per_pair, "{:.4g}"), number(f.cost, "{:.2f}"));
     out += "\n";
   }
+  for (size_t n = 0; n < all.size(); ++n) out += beside(r.rows.rows[n], r.measured[n], all[n]);
   for (size_t n = 0; n < all.size(); ++n)
     if (const std::string why = trouble(r.measured[n]); !why.empty())
       out += fmt::format("row {}: {}\n", r.rows.rows[n].number, why);
@@ -115,6 +138,19 @@ Json json_of(const Row& row, const Measured& m, const Figures& f) {
   j["floor_ms"] = json_of(f.floor_ms);
   j["floor_share"] = json_of(f.floor_share);
   j["ps_per_pair"] = json_of(f.per_pair);
+  if (m.in_turn && m.in_turn->why_not.empty())
+    j["in_turn"] = {{"ms", json_of(m.in_turn->row_ms)},
+                    {"useful_tflops", json_of(f.turn_tflops)},
+                    {"product_ms", json_of(m.in_turn->product_ms)},
+                    {"products", m.in_turn->products},
+                    {"product_tflops", json_of(f.turn_product)},
+                    {"share", json_of(f.turn_share)}};
+  else if (m.in_turn)
+    j["in_turn"] = {{"why_not", m.in_turn->why_not}};
+  if (m.same_copy && m.same_copy->why_not.empty())
+    j["same_copy_ms"] = json_of(m.same_copy->ms);
+  else if (m.same_copy)
+    j["same_copy_ms"] = {{"why_not", m.same_copy->why_not}};
   if (row.causal_row >= 0) {
     j["causal_row"] = row.causal_row;
     j["cost_over_causal"] = json_of(f.cost);
@@ -143,7 +179,9 @@ std::string to_text(const Report& r) {
       "Useful, dense: TFLOP/s, 2 (dqk + dv) per visible pair, per pair. Times: single launches by "
       "device\nevents, cache flushed before each. Inputs: N(0,1) out of a repeated block. Error: "
       "relative Frobenius,\nagainst double precision on sampled rows, of what the last timed "
-      "launch wrote over NaN. Floor: q, k, v\nread and o written once at the speed of the copy.\n";
+      "launch wrote over NaN. Floor: q, k, v\nread and o written once at the speed of the copy. In "
+      "turn: a launch, then products for as long, and so\non, as a card under load lowers its "
+      "clock.\n";
   out += ceiling_text(fmt::format("matrix product {}^3 bf16", matrix_size(r.options)), "TFLOP/s",
                       r.ceilings.matrix);
   out += ceiling_text("copy, read and written", "TB/s", r.ceilings.copy);

@@ -106,7 +106,22 @@ void add_windowed_rows(const Json& c, int scale, std::vector<Row>& rows) {
   rows.push_back(std::move(row));
 }
 
+bool full_rows(const Row& row) {
+  const Problem& p = row.problem;
+  return p.mask.context_len == 0 &&
+         std::all_of(p.num_targets.begin(), p.num_targets.end(), [](int t) { return t == 0; }) &&
+         std::all_of(p.uih_q.begin(), p.uih_q.end(), [&](int u) { return u == row.max_len; });
+}
+
 }  // namespace
+
+double wanted_matrix_share(const Row& row) {
+  const int dim = row.problem.head_dim_qk;
+  if (!full_rows(row)) return 0;
+  if ((dim == 128 && row.max_len == 8192) || (dim == 256 && row.max_len == 16384)) return 1;
+  if ((dim == 128 || dim == 256) && row.max_len == 4096 && row.problem.batch == 32) return 0.95;
+  return 0;
+}
 
 Result<Rows> read_rows(const std::string& json, RowSet set, int scale) {
   Rows out;
@@ -133,6 +148,7 @@ Result<Rows> read_rows(const std::string& json, RowSet set, int scale) {
     row.problem.uih_kv = row.problem.uih_q;
     row.problem.name = row.name;
     if (scale != 1) row.peer.clear(), row.peer_ms = row.peer_tflop = 0;
+    if (set == RowSet::silu) row.matrix_goal = wanted_matrix_share(row);
     Result<Geometry> geometry = make_geometry(row.problem);
     if (!geometry) return std::move(geometry).error().with_context(row.name);
     // A row that is not the problem its peers ran would be compared with nothing.
