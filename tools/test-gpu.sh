@@ -128,6 +128,10 @@ for dim in 64 128 256; do
   sed 's/"op": "hstu_attention"/&, "mask": {"local_len": 5}/' "$scratch/many$dim.json" \
     >"$scratch/narrow$dim.json"
   step "many short tiles, narrow window, head dim $dim" run "$scratch/narrow$dim.json" || failed=1
+  # Rows of targets alone, whose own keys stand in a step of their own.
+  sed 's/"op": "hstu_attention"/&, "mask": {"local_len": 7}/' "$scratch/targets$dim.json" \
+    >"$scratch/narrowtargets$dim.json"
+  step "target rows, narrow window, head dim $dim" run "$scratch/narrowtargets$dim.json" || failed=1
 done
 sed 's/"op": "hstu_attention"/&, "activation": "softmax", "training": true/' \
   "$scratch/narrow128.json" >"$scratch/narrow128soft.json"
@@ -174,7 +178,7 @@ if [ $sanitize = yes ]; then
       for spec in "$specs"/{quickstart,group-special,cross-mask-test,mask-test}.json \
         "$scratch"/{few128,few64,fewlong}{,soft}.json \
         "$scratch"/{targets64,targets128,targets256,many64,many128,many128soft}.json \
-        "$scratch"/narrow{64,128,256,128soft}.json; do
+        "$scratch"/narrow{64,128,256,128soft,targets256}.json; do
         step "$tool $(basename "$spec")" "${check[@]}" "$program" run "$spec" --device "$device" \
           --cache-dir "$scratch/cache" || failed=1
       done

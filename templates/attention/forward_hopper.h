@@ -233,7 +233,10 @@ struct HopperForward {
           hopper::proxy_fence();
         }
       } else {
-        if (!S::staged && none) release(q_empty);
+        if (!S::staged && none) {
+          hopper::warp_barrier();  // all lanes have seen that the queries are there
+          release(q_empty);
+        }
         write(arguments, w, base, tile, group, own_q);
         if (S::staged) w.q_done = q_empty;
       }
@@ -331,11 +334,11 @@ struct HopperForward {
   // A step that none of the warpgroup's rows sees anything of; no products are under way.
   HSTU_DEVICE static void pass_over(State& w, unsigned base) {
     hopper::wait(base + S::k_full + 8 * w.place(), w.stage.round);
-    release(base + S::k_empty + 8 * w.place());
-    release_queries(w);
     hopper::wait(base + S::v_full + 8 * w.place(), w.stage.round);
+    hopper::warp_barrier();  // no lane gives back what another still waits for
+    release(base + S::k_empty + 8 * w.place());
     release(base + S::v_empty + 8 * w.place());
-    hopper::warp_barrier();  // no lane runs phases ahead of one that still waits
+    release_queries(w);
   }
 
   // A step of which some row does not see every key; exact: with the exact SiLU.
@@ -409,7 +412,7 @@ HSTU_DEVICE void forward_hopper(const HopperArguments& arguments) {
   char* shared = given + ((1024 - nvidia::shared_address(given) % 1024) % 1024);
   const unsigned base = nvidia::shared_address(shared);
   const int group = nvidia::uniform(nvidia::thread() / 128);
-  if (nvidia::thread() == 96) {  // of a warp that does nothing else
+  if (nvidia::thread() == 96) {  // of a warp that has nothing else to do yet
     hopper::prefetch_map(&arguments.q);
     hopper::prefetch_map(&arguments.k);
     hopper::prefetch_map(&arguments.v);

@@ -86,12 +86,13 @@ struct HopperShape {
   static constexpr int registers = warpgroups == 3 ? 152 : warpgroups == 2 ? 224 : 240;
 
   // Whether logits, probabilities and output fit together, so that the products of one step may
-  // still run when those of the next are queued.
-  static constexpr bool late = C::tile_n / 2 + C::tile_n / 4 + v_width / 2 <= registers - 32;
+  // still run when those of the next are queued: whose V then needs a place of its own.
+  static constexpr bool late =
+      ring > 1 && C::tile_n / 2 + C::tile_n / 4 + v_width / 2 <= registers - 32;
 
   static_assert(C::tile_m == 64 * warpgroups, "a warpgroup computes 64 rows");
   static_assert(C::tile_n % 16 == 0 && C::tile_n <= 256, "keys of a step");
-  static_assert(ring >= 1);
+  static_assert(ring >= 1 && (!apart || stages % warpgroups == 0));
   static_assert(warpgroups >= 1 && warpgroups <= 3);
 };
 

@@ -114,7 +114,7 @@ jit::Problem random_problem(const Structure& s, std::mt19937& random, int scale 
   const int same = length(), same_kv = length();
   for (int64_t b = 0; b < p.batch; ++b) {
     p.uih_q.push_back(s.jagged ? length() : same);
-    const int many = one_in(4) ? pick(30, 70) : pick(1, 9);
+    const int many = one_in(4) ? pick(30, s.narrow ? 200 : 70) : pick(1, 9);
     p.num_targets.push_back(!s.targets ? 0 : b == 0 || !one_in(4) ? many : 0);
     p.uih_kv.push_back(!s.cross ? p.uih_q.back() : s.jagged ? length() : same_kv);
   }

@@ -12,7 +12,9 @@
 
 #include "attention/arguments.h"
 #include "check/check.hpp"
+#include "emulated_map.hpp"
 #include "spec/geometry.hpp"
+#include "tile/hopper_shape.h"
 
 namespace hstu::test {
 namespace {
@@ -88,6 +90,29 @@ std::string check_gaps(const jit::Problem& p, const jit::Geometry& g,
   for (size_t e = 0; e < o.size(); ++e)
     if (!inside[e] && o[e] != kPoison) return fmt::format("wrote element {} between strides", e);
   return "";
+}
+
+// The tensors as the copy engine is told of them.
+HopperArguments hopper_arguments(const emulator::Kernel& kernel, const jit::Geometry& g,
+                                 const ForwardArguments& a) {
+  HopperArguments out{};
+  out.forward = a;
+  const auto put = [&](const unsigned short* base, const Strides& s, int dim, int64_t tokens,
+                       int box, TensorMap& map) {
+    emulator::put({const_cast<unsigned short*>(base),
+                   {dim, tokens, a.heads, kernel.jagged ? 1 : a.batch},
+                   {s.seq, s.head, s.batch},
+                   box},
+                  map.words);
+  };
+  int64_t queries = 0, keys = 0;
+  for (const auto& s : g.sequences) queries += s.seqlen_q, keys += s.seqlen_kv;
+  if (!kernel.jagged) queries = g.longest_q, keys = g.max_seqlen_kv;
+  put(a.q, a.q_strides, kernel.head_dim_qk, queries, 64, out.q);
+  put(a.k, a.k_strides, kernel.head_dim_qk, keys, kernel.tile_n, out.k);
+  put(a.v, a.v_strides, kernel.head_dim_v, keys, kernel.tile_n, out.v);
+  put(a.o, a.o_strides, kernel.head_dim_v, queries, kHopperWrittenRows, out.o);
+  return out;
 }
 
 }  // namespace
@@ -221,8 +246,15 @@ std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem
   a.seqlen_kv = geometry->max_seqlen_kv;
   const long long blocks =
       problem.batch * problem.heads * ceil_div(geometry->longest_q, kernel.tile_m);
-  const std::string error = emulator::run(kernel, blocks, &a);
+  HopperArguments hopper = hopper_arguments(kernel, *geometry, a);
+  unsigned counters[2] = {0, 0};
+  hopper.counters = counters;
+  // Workgroups of the Hopper kernels stay, and draw tiles.
+  const std::string error = kernel.asynchronous
+                                ? emulator::run(kernel, std::min(blocks, 3LL), &hopper)
+                                : emulator::run(kernel, blocks, &a);
   if (!error.empty()) return wrong(error);
+  if (counters[0] != 0 || counters[1] != 0) return wrong("counters were left behind");
 
   auto output = o->content<uint16_t>();
   for (size_t b = 0; b < geometry->sequences.size() && copies > 1; ++b)

@@ -152,8 +152,20 @@ TEST_CASE("emulation: a missing barrier and a wrong lane map are noticed", "[emu
     INFO(kernel->name);
     emulator::faults.dropped_barrier = 0;
     CHECK(noticed(*kernel));
-    emulator::faults.dropped_barrier = 1;
-    CHECK(noticed(*kernel));
+    if (kernel->asynchronous) {  // has no second one, but barriers in LDS
+      emulator::faults.dropped_barrier = -1;
+      for (const int arrival : {0, 40, 100, 250, 600}) {
+        emulator::faults.dropped_arrival = arrival;
+        CHECK(noticed(*kernel));
+      }
+      emulator::faults.dropped_arrival = -1;
+      emulator::faults.uncounted_copies = true;
+      CHECK(noticed(*kernel));
+      emulator::faults.uncounted_copies = false;
+    } else {
+      emulator::faults.dropped_barrier = 1;
+      CHECK(noticed(*kernel));
+    }
     emulator::faults.dropped_barrier = -1;
     emulator::faults.wrong_lane_map = true;
     CHECK(noticed(*kernel));

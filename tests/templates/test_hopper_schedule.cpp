@@ -429,6 +429,7 @@ TEST_CASE("Hopper: a bit for each logit that a row sees") {
     CAPTURE(features);
     for (int round = 0; round < 3000; ++round) {
       REQUIRE(compare_bits<64>(random, f) == "");
+      REQUIRE(compare_bits<80>(random, f) == "");
       REQUIRE(compare_bits<128>(random, f) == "");
     }
   }

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <random>
 #include <tuple>
 #include <utility>
 
@@ -102,8 +104,9 @@ struct Meeting {
 
 struct Lane {
   Fiber fiber;
-  Meeting* waits = nullptr;  // for `generation` to change
+  const uint64_t* waits = nullptr;  // to be another than `generation`
   uint64_t generation = 0;
+  const char* waits_at = "";
   bool done = false;
   int barriers = 0;     // reached
   long long epoch = 0;  // barriers waited at, counted on from block to block
@@ -140,7 +143,7 @@ struct Range {
 struct Machine {
   const Kernel* kernel;
   const void* arguments;
-  long long block;
+  long long block, blocks, begun = 0;
   int threads, width, waves, current, running;
   Fiber host;
   Lane lanes[kMaxThreads];
@@ -151,6 +154,11 @@ struct Machine {
   std::vector<Word> words;
   std::vector<Access> accesses;
   std::string error;
+  // Of asynchronous kernels
+  std::mt19937 random{20261201};
+  std::map<int, Meeting> some;  // barriers of some lanes, by number
+  std::vector<std::pair<int, std::function<void()>>> later;
+  int works = 0;
 };
 
 Machine& machine() {
@@ -177,7 +185,32 @@ char* stacks() {
 }
 
 bool runnable(const Lane& lane) {
-  return !lane.done && (!lane.waits || lane.waits->generation != lane.generation);
+  return !lane.done && (!lane.waits || *lane.waits != lane.generation);
+}
+
+void run_later(size_t which) {
+  Machine& m = machine();
+  const std::function<void()> work = std::move(m.later[which].second);
+  m.later[which] = std::move(m.later.back());
+  m.later.pop_back();
+  work();
+}
+
+// The next lane of an asynchronous kernel, -1 if none can run: of the same wave more often than
+// not, so that some waves run far ahead of others, now and then after work of a unit.
+int next_at_random(int self) {
+  Machine& m = machine();
+  if (!m.later.empty() && m.random() % 16 == 0) run_later(m.random() % m.later.size());
+  const int own = self / m.width, start = static_cast<int>(m.random() % m.waves);
+  const bool stay = m.random() % 64 != 0;
+  for (int i = stay ? -1 : 0; i < m.waves; ++i) {
+    const int wave = i < 0 ? own : (start + i) % m.waves;
+    for (int l = 0; l < m.width; ++l) {
+      const int t = wave * m.width + (self + 1 + l) % m.width;
+      if (t != self && runnable(m.lanes[t])) return t;
+    }
+  }
+  return runnable(m.lanes[self]) ? self : -1;
 }
 
 // Hands over to another lane: of the same wave if possible, so that one wave runs as far ahead of
@@ -186,11 +219,18 @@ void yield() {
   Machine& m = machine();
   const int self = m.current, first = self / m.width * m.width;
   int next = -1;
-  for (int i = 1; i < m.width && next < 0; ++i) {
+  if (m.kernel->asynchronous) {
+    next = next_at_random(self);
+    while (next < 0 && m.running > 0 && !m.later.empty()) {
+      run_later(m.random() % m.later.size());
+      next = next_at_random(self);
+    }
+  }
+  for (int i = 1; i < m.width && next < 0 && !m.kernel->asynchronous; ++i) {
     const int t = first + (self - first + i) % m.width;
     if (runnable(m.lanes[t])) next = t;
   }
-  for (int i = 0; i < m.threads && next < 0; ++i) {
+  for (int i = 0; i < m.threads && next < 0 && !m.kernel->asynchronous; ++i) {
     const int t = (first + m.width + i) % m.threads;
     if (runnable(m.lanes[t])) next = t;
   }
@@ -198,7 +238,7 @@ void yield() {
   if (next < 0) {
     if (m.running > 0)
       fail("deadlock: lane %d waits at '%s', which some lanes never reach", self,
-           m.lanes[self].waits ? m.lanes[self].waits->name : "its end");
+           m.lanes[self].waits ? m.lanes[self].waits_at : "its end");
     Fiber::change(m.lanes[self].fiber, m.host);
   }
   m.current = next;
@@ -213,8 +253,9 @@ bool arrive(Meeting& meeting, const char* name) {
          machine().current, name, meeting.name);
   if (++meeting.arrived == meeting.members) return true;
   Lane& lane = machine().lanes[machine().current];
-  lane.waits = &meeting;
+  lane.waits = &meeting.generation;
   lane.generation = meeting.generation;
+  lane.waits_at = name;
   yield();
   lane.waits = nullptr;
   return false;
@@ -317,6 +358,37 @@ void barrier() {
   ++lane.epoch;
 }
 
+void barrier(int id, int lanes) {
+  Meeting& meeting = machine().some[id];
+  meeting.members = lanes;
+  if (arrive(meeting, "barrier of some lanes")) conclude(meeting);
+}
+
+void await(Event& event, const char* name) {
+  static_assert(sizeof event.signals == sizeof(uint64_t));
+  Lane& lane = machine().lanes[machine().current];
+  lane.waits = reinterpret_cast<const uint64_t*>(&event.signals);
+  lane.generation = event.signals;
+  lane.waits_at = name;
+  yield();
+  lane.waits = nullptr;
+}
+void signal(Event& event) { ++event.signals; }
+
+int later(std::function<void()> work) {
+  Machine& m = machine();
+  m.later.emplace_back(++m.works, std::move(work));
+  return m.works;
+}
+void now(int work) {
+  Machine& m = machine();
+  for (size_t i = 0; i < m.later.size(); ++i)
+    if (m.later[i].first == work) return run_later(i);
+}
+long long launched_blocks() { return machine().blocks; }
+long long workgroups_begun() { return machine().begun; }
+unsigned random() { return machine().random(); }
+
 void collective(const char* name, const void* in, int in_size, void* out, int out_size,
                 Collective compute, const void* function) {
   Machine& m = machine();
@@ -339,6 +411,7 @@ void check_lds(const void* address, int bytes, bool write) {
     fail("LDS access of %d bytes at %td is outside the %d bytes of LDS", bytes, offset,
          m.kernel->lds_bytes);
   if (offset % bytes != 0) fail("LDS access of %d bytes at %td is not aligned", bytes, offset);
+  if (m.kernel->asynchronous) return;
   const int wave = m.current / m.width;
   const long long epoch = m.lanes[m.current].epoch;
   if (lds_recorder) {
@@ -395,6 +468,7 @@ std::string run(const Kernel& kernel, long long blocks, const void* arguments) {
   if (!stacks()) return "no memory for stacks";
   m.kernel = &kernel;
   m.arguments = arguments;
+  m.blocks = blocks;
   m.threads = kernel.threads;
   m.width = kernel.wave_width;
   m.waves = m.threads / m.width;
@@ -406,6 +480,9 @@ std::string run(const Kernel& kernel, long long blocks, const void* arguments) {
     std::memset(m.lds, 0xff, kernel.lds_bytes);
     m.workgroup = Meeting{};
     m.workgroup.members = m.running = m.threads;
+    ++m.begun;
+    m.some.clear();
+    m.later.clear();
     for (int w = 0; w < m.waves; ++w) {
       m.wave[w].meeting = Meeting{};
       m.wave[w].meeting.members = m.width;
@@ -418,6 +495,8 @@ std::string run(const Kernel& kernel, long long blocks, const void* arguments) {
     m.current = static_cast<int>(m.block % m.waves) * m.width;  // not always the same wave first
     Fiber::change(m.host, m.lanes[m.current].fiber);
     if (lds_recorder) report_accesses(m.accesses, m.width, *lds_recorder);
+    if (m.error.empty() && !m.later.empty())
+      m.error = "block " + std::to_string(m.block) + ": ends while copies are under way";
   }
   return m.error;
 }

@@ -21,6 +21,8 @@
 //      WAVE <width> ...).
 #pragma once
 
+#include <functional>
+
 namespace emulator {
 
 // Where the running lane is.
@@ -37,15 +39,34 @@ void barrier();
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // LDS accesses: inside the workgroup's LDS, aligned to `bytes`, and no other wave touches the same
-// words between the same two barriers unless both only read.
+// words between the same two barriers unless both only read. Waves of asynchronous kernels have
+// other ways to wait for each other: what comes of them is seen in their results.
 void check_lds(const void* address, int bytes, bool write);
 // Global accesses: inside one tensor that the test has announced.
 void check_global(const void* address, int bytes, bool write);
+
+// ---- asynchronous kernels: waves run in random order, units beside them at random times ----
+// Something that lanes wait for one by one.
+struct Event {
+  unsigned long long signals = 0;
+};
+void await(Event& event, const char* name);  // until the next signal
+void signal(Event& event);
+// Work of such a unit, in no order with other work: at some time, at the latest when no lane can go
+// on. Work left when the workgroup ends is an error.
+int later(std::function<void()> work);
+void now(int work);  // at once, unless it has been done
+long long launched_blocks();
+long long workgroups_begun();     // by this program: another one for each
+unsigned random();                // the same numbers in each run of a program
+void barrier(int id, int lanes);  // of so many lanes of the workgroup
 
 // Deliberate faults, so that tests can show that they would be noticed.
 struct Faults {
   int dropped_barrier = -1;     // this barrier (counted from 0 in every workgroup) does not wait
   bool wrong_lane_map = false;  // matrix instructions of a machine swap two lanes of an operand
+  int dropped_arrival = -1;  // this arrival at a barrier in LDS, counted likewise, does not count
+  bool uncounted_copies = false;  // such barriers do not wait for copies
 };
 extern Faults faults;
 

@@ -20,6 +20,7 @@ struct Kernel {
   void (*entry)(const void* arguments);
   bool conflict_free = false;  // its LDS layout promises no bank conflicts at these dims
   int lds_banks = 32;          // of the machine it is for
+  bool asynchronous = false;   // takes HopperArguments; see emulator.hpp
 };
 
 // All kernels of the program; they register themselves.

@@ -41,6 +41,11 @@ struct Config {
   static constexpr int tile_n = HSTU_TEST_TILE_N;
   static constexpr int waves = HSTU_TEST_WAVES;
   static constexpr int waves_per_simd = 2;
+#ifdef HSTU_TEST_STAGES
+  static constexpr int stages = HSTU_TEST_STAGES;
+  static constexpr int q_buffers = HSTU_TEST_Q_BUFFERS;
+  static constexpr bool apart = test_feature("apart");
+#endif
 };
 
 }  // namespace hstu

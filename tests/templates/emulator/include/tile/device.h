@@ -4,5 +4,6 @@
 
 #include "emulator.hpp"
 
+#define __grid_constant__
 #define HSTU_KERNEL(threads, waves_per_simd) extern "C"
 #define HSTU_LDS(name, bytes) char* name = emulator::lds()
