@@ -90,8 +90,10 @@ HSTU_API void hstu_engine_destroy(hstu_engine* engine);
 
 /* A kernel for the structure of `spec` (JSON of one problem, `length` bytes): dtype, head dims,
  * activation, layout and which mask features exist. Its lengths, window sizes and scales do not
- * matter here: they are given to each launch. May compile (seconds); the same structure asked for
- * again comes from memory. */
+ * matter here: they are given to each launch. But sm_90a has kernels of their own for windows of up
+ * to 16 keys (8 if not causal) in every group, without context_len and minfull_len: they compute
+ * wider ones rightly and slowly, so prepare with the widest window you launch with. May compile
+ * (seconds); the same structure asked for again comes from memory. */
 HSTU_API hstu_status hstu_prepare(hstu_engine* engine, const char* spec, size_t length,
                                   hstu_kernel** kernel, hstu_error** error);
 HSTU_API void hstu_kernel_release(hstu_kernel* kernel);

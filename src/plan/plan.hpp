@@ -21,7 +21,7 @@ struct ForwardConfig {
   bool write_lse = false;
   bool jagged = true, grouped = false;
   MaskFeatures mask{};
-  // Every row sees so few keys beside it that those of 64 rows fit one step; not baked by itself.
+  // Windows are so narrow that 64 rows hardly need more than one step; not baked by itself.
   bool narrow = false;
   int tile_m = 0, tile_n = 0, waves = 0, waves_per_simd = 0;
   int stages = 0, q_buffers = 0;  // sm_90a alone

@@ -203,8 +203,8 @@ TileChoice hopper_tiles(const ForwardConfig& c, const Target& target) {
       t.tile_n, t.stages, t.q_buffers, t.lds_bytes, target.lds_bytes));
   if (t.apart)
     t.why.push_back(
-        fmt::format("window: of at most {} keys, so those of 64 rows fit one step: each warpgroup "
-                    "loads its own and waits for no other",
+        fmt::format("window: of at most {} keys, so 64 rows hardly need more than one step: each "
+                    "warpgroup loads its own and waits for no other",
                     (kHopperApartKeys - 64) / (c.mask.causal ? 1 : 2)));
   return t;
 }

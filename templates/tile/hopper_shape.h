@@ -26,8 +26,10 @@ HSTU_HOST_DEVICE constexpr int hopper_shared_bytes(int tile_m, int tile_n, int h
          1024;
 }
 
-// Whether warpgroups are apart: each loads the keys of its own 64 rows, which under a window this
-// narrow fit one step, and waits for no other. Rows of no warpgroup may see further.
+// Whether warpgroups are apart: each loads the keys of its own 64 rows and waits for no other.
+// Under a window this narrow they fit one step, but for some beside target rows: where these are
+// many, own keys take a second one, and rows that are not causal see all targets. No row may see
+// further.
 HSTU_HOST_DEVICE constexpr bool hopper_apart(bool causal, int window) {
   return window > 0 && window <= (kHopperApartKeys - 64) / (causal ? 1 : 2);
 }
