@@ -249,10 +249,11 @@ std::string run_case(const emulator::Kernel& kernel, const jit::Problem& problem
   HopperArguments hopper = hopper_arguments(kernel, *geometry, a);
   unsigned counters[2] = {0, 0};
   hopper.counters = counters;
-  // Workgroups of the Hopper kernels stay, and draw tiles.
-  const std::string error = kernel.asynchronous
-                                ? emulator::run(kernel, std::min(blocks, 3LL), &hopper)
-                                : emulator::run(kernel, blocks, &a);
+  // Workgroups of the Hopper kernels stay, and draw tiles, or two of them share each.
+  const bool pairs = kernel.shares_tiles && problem.data.seed % 3 == 0 && blocks > 0;
+  const std::string error = !kernel.asynchronous ? emulator::run(kernel, blocks, &a)
+                            : pairs              ? emulator::run(kernel, 4, &hopper, 2)
+                                    : emulator::run(kernel, std::min(blocks, 3LL), &hopper);
   if (!error.empty()) return wrong(error);
   if (counters[0] != 0 || counters[1] != 0) return wrong("counters were left behind");
 

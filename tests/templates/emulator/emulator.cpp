@@ -56,6 +56,7 @@ namespace {
 constexpr size_t kStackBytes = 128 << 10;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxWidth = 64;
+constexpr int kMaxCluster = 2;
 constexpr int kMaxOperand = 256;  // bytes a lane gives to or takes from one exchange
 
 class Fiber {
@@ -144,11 +145,13 @@ struct Machine {
   const Kernel* kernel;
   const void* arguments;
   long long block, blocks, begun = 0;
-  int threads, width, waves, current, running;
+  int threads, width, waves, current, running;  // of all workgroups that run together
+  int cluster = 1, acting = -1;                 // acting: the workgroup whose work is done now
+  size_t lds_stride = 0;
   Fiber host;
   Lane lanes[kMaxThreads];
   Wave wave[kMaxThreads / 32];
-  Meeting workgroup;
+  Meeting workgroup[kMaxCluster], together;
   std::vector<char> lds_store;
   char* lds;
   std::vector<Word> words;
@@ -157,7 +160,11 @@ struct Machine {
   // Of asynchronous kernels
   std::mt19937 random{20261201};
   std::map<int, Meeting> some;  // barriers of some lanes, by number
-  std::vector<std::pair<int, std::function<void()>>> later;
+  struct Work {
+    int number, rank;
+    std::function<void()> work;
+  };
+  std::vector<Work> later;
   int works = 0;
 };
 
@@ -190,10 +197,12 @@ bool runnable(const Lane& lane) {
 
 void run_later(size_t which) {
   Machine& m = machine();
-  const std::function<void()> work = std::move(m.later[which].second);
+  const Machine::Work work = std::move(m.later[which]);
   m.later[which] = std::move(m.later.back());
   m.later.pop_back();
-  work();
+  const int acting = std::exchange(m.acting, work.rank);
+  work.work();
+  m.acting = acting;
 }
 
 // The next lane of an asynchronous kernel, -1 if none can run: of the same wave more often than
@@ -322,9 +331,9 @@ void lane_body() {
   // Waves that have ended no longer count at barriers; a lane that ends alone stops its wave.
   Meeting& meeting = m.wave[m.current / m.width].meeting;
   if (--meeting.members == 0) {
-    m.workgroup.members -= m.width;
-    if (m.workgroup.members > 0 && m.workgroup.arrived == m.workgroup.members)
-      conclude(m.workgroup);
+    Meeting& workgroup = m.workgroup[m.current / m.kernel->threads];
+    workgroup.members -= m.width;
+    if (workgroup.members > 0 && workgroup.arrived == workgroup.members) conclude(workgroup);
   } else if (meeting.arrived > 0) {
     fail("divergence: lane %d ended while others of its wave are at '%s'", m.current, meeting.name);
   }
@@ -333,10 +342,17 @@ void lane_body() {
 
 }  // namespace
 
-int thread_index() { return machine().current; }
+int thread_index() { return machine().current % machine().kernel->threads; }
+int wave_number() { return machine().current / machine().width; }
 int wave_width() { return machine().width; }
-long long block_index() { return machine().block; }
-char* lds() { return machine().lds; }
+int cluster_size() { return machine().cluster; }
+int cluster_rank() {
+  const Machine& m = machine();
+  return m.acting >= 0 ? m.acting : m.current / m.kernel->threads;
+}
+long long block_index() { return machine().block + cluster_rank(); }
+char* lds_of(int rank) { return machine().lds + rank * machine().lds_stride; }
+char* lds() { return lds_of(cluster_rank()); }
 
 void fail(const char* format, ...) {
   Machine& m = machine();
@@ -354,14 +370,20 @@ void barrier() {
   Machine& m = machine();
   Lane& lane = m.lanes[m.current];
   if (lane.barriers++ == faults.dropped_barrier) return;
-  if (arrive(m.workgroup, "barrier")) conclude(m.workgroup);
+  Meeting& workgroup = m.workgroup[cluster_rank()];
+  if (arrive(workgroup, "barrier")) conclude(workgroup);
   ++lane.epoch;
 }
 
 void barrier(int id, int lanes) {
-  Meeting& meeting = machine().some[id];
+  Meeting& meeting = machine().some[id + 100 * cluster_rank()];
   meeting.members = lanes;
   if (arrive(meeting, "barrier of some lanes")) conclude(meeting);
+}
+
+void cluster_barrier() {
+  Meeting& meeting = machine().together;
+  if (arrive(meeting, "cluster barrier")) conclude(meeting);
 }
 
 void await(Event& event, const char* name) {
@@ -377,13 +399,13 @@ void signal(Event& event) { ++event.signals; }
 
 int later(std::function<void()> work) {
   Machine& m = machine();
-  m.later.emplace_back(++m.works, std::move(work));
+  m.later.push_back({++m.works, cluster_rank(), std::move(work)});
   return m.works;
 }
 void now(int work) {
   Machine& m = machine();
   for (size_t i = 0; i < m.later.size(); ++i)
-    if (m.later[i].first == work) return run_later(i);
+    if (m.later[i].number == work) return run_later(i);
 }
 long long launched_blocks() { return machine().blocks; }
 long long workgroups_begun() { return machine().begun; }
@@ -406,7 +428,7 @@ void collective(const char* name, const void* in, int in_size, void* out, int ou
 
 void check_lds(const void* address, int bytes, bool write) {
   Machine& m = machine();
-  const std::ptrdiff_t offset = static_cast<const char*>(address) - m.lds;
+  const std::ptrdiff_t offset = static_cast<const char*>(address) - lds();
   if (offset < 0 || offset + bytes > m.kernel->lds_bytes)
     fail("LDS access of %d bytes at %td is outside the %d bytes of LDS", bytes, offset,
          m.kernel->lds_bytes);
@@ -461,25 +483,34 @@ std::vector<const Kernel*>& kernels() {
   return list;
 }
 
-std::string run(const Kernel& kernel, long long blocks, const void* arguments) {
+std::string run(const Kernel& kernel, long long blocks, const void* arguments, int cluster) {
   Machine& m = machine();
-  if (kernel.threads > kMaxThreads || kernel.threads % kernel.wave_width != 0)
+  if (kernel.threads * cluster > kMaxThreads || kernel.threads % kernel.wave_width != 0 ||
+      cluster > kMaxCluster || blocks % cluster != 0)
     return "bad workgroup size";
   if (!stacks()) return "no memory for stacks";
   m.kernel = &kernel;
   m.arguments = arguments;
   m.blocks = blocks;
-  m.threads = kernel.threads;
+  m.threads = kernel.threads * cluster;
+  m.cluster = cluster;
+  m.acting = -1;
   m.width = kernel.wave_width;
   m.waves = m.threads / m.width;
   m.error.clear();
-  m.lds_store.resize(kernel.lds_bytes + 64);
+  m.lds_stride = (kernel.lds_bytes + 63) / 64 * 64;
+  m.lds_store.resize(m.lds_stride * cluster + 64);
   m.lds = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(m.lds_store.data()) + 63) / 64 * 64);
   m.words.assign(kernel.lds_bytes / 4 + 1, Word{});
-  for (m.block = 0; m.block < blocks && m.error.empty(); ++m.block) {
-    std::memset(m.lds, 0xff, kernel.lds_bytes);
-    m.workgroup = Meeting{};
-    m.workgroup.members = m.running = m.threads;
+  for (m.block = 0; m.block < blocks && m.error.empty(); m.block += cluster) {
+    std::memset(m.lds, 0xff, m.lds_stride * cluster);
+    m.running = m.threads;
+    m.together = Meeting{};
+    m.together.members = m.threads;
+    for (Meeting& workgroup : m.workgroup) {
+      workgroup = Meeting{};
+      workgroup.members = kernel.threads;
+    }
     ++m.begun;
     m.some.clear();
     m.later.clear();

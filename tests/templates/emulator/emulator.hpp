@@ -27,6 +27,7 @@ namespace emulator {
 
 // Where the running lane is.
 int thread_index();  // in the workgroup
+int wave_number();   // among those of all workgroups that run together
 int wave_width();
 long long block_index();
 char* lds();  // LDS of the workgroup, filled with NaN patterns before each workgroup
@@ -54,12 +55,18 @@ void await(Event& event, const char* name);  // until the next signal
 void signal(Event& event);
 // Work of such a unit, in no order with other work: at some time, at the latest when no lane can go
 // on. Work left when the workgroup ends is an error.
+// Done for the workgroup of the lane that asked for it, whose lds() it sees.
 int later(std::function<void()> work);
 void now(int work);  // at once, unless it has been done
 long long launched_blocks();
 long long workgroups_begun();     // by this program: another one for each
 unsigned random();                // the same numbers in each run of a program
 void barrier(int id, int lanes);  // of so many lanes of the workgroup
+// Workgroups of a cluster run together.
+int cluster_size();
+int cluster_rank();
+char* lds_of(int rank);
+void cluster_barrier();
 
 // Deliberate faults, so that tests can show that they would be noticed.
 struct Faults {

@@ -37,6 +37,7 @@ const emulator::Kernel kernel = {
     false,
     32,
     true,
+    hstu::HopperShape<C>::splits,
 };
 const emulator::Registration registration(&kernel);
 

@@ -21,6 +21,7 @@ struct Kernel {
   bool conflict_free = false;  // its LDS layout promises no bank conflicts at these dims
   int lds_banks = 32;          // of the machine it is for
   bool asynchronous = false;   // takes HopperArguments; see emulator.hpp
+  bool shares_tiles = false;   // between two workgroups of a cluster, if launched so
 };
 
 // All kernels of the program; they register themselves.
@@ -34,9 +35,10 @@ struct Registration {
 void allow_memory(const void* begin, size_t bytes, bool writable);
 void clear_memory();
 
-// Runs `blocks` workgroups one after the other. Empty if all went well, else what went wrong first:
-// a divergent rendezvous, a deadlock, a race in LDS, an access out of bounds.
-std::string run(const Kernel& kernel, long long blocks, const void* arguments);
+// Runs `blocks` workgroups one after the other, those of a cluster together. Empty if all went
+// well, else what went wrong first: a divergent rendezvous, a deadlock, a race in LDS, an access
+// out of bounds.
+std::string run(const Kernel& kernel, long long blocks, const void* arguments, int cluster = 1);
 
 // LDS bank conflicts. Wide accesses go to LDS in phases of lanes. The k-th accesses that the lanes
 // of a wave make from one place in the code count as one instruction; lanes may leave it out.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emulated form of templates/tile/hopper_machine.h, by the definitions of the PTX manual: barriers
 // in shared memory with their phases and counts, tensor copies that land at random times and in any
-// order, in the 128-byte swizzle. Workgroups run one after the other: there are no clusters.
+// order, in the 128-byte swizzle, clusters of two workgroups.
 #pragma once
 
 #include <map>
@@ -24,22 +24,23 @@ struct Barrier {
 struct Barriers {
   long long workgroup = 0;
   int arrivals = 0;
-  std::map<unsigned, Barrier> of;
+  std::map<std::pair<int, unsigned>, Barrier> of;  // by rank in the cluster and address
 };
 inline Barriers& barriers() {
   static Barriers b;
   if (b.workgroup != emulator::workgroups_begun()) b = {emulator::workgroups_begun(), 0, {}};
   return b;
 }
-inline Barrier& barrier_at(unsigned address) {
-  const auto found = barriers().of.find(address);
+inline Barrier& barrier_at(unsigned address, int rank = emulator::cluster_rank()) {
+  const auto found = barriers().of.find({rank, address});
   if (found == barriers().of.end()) emulator::fail("barrier %u was not made", address);
   return found->second;
 }
 inline void barrier_init(unsigned barrier, int arrivals) {
   emulator::check_lds(emulator::lds() + barrier, 8, true);
   if (arrivals < 1) emulator::fail("a barrier of %d arrivals", arrivals);
-  if (!barriers().of.emplace(barrier, Barrier{arrivals, arrivals, 0, 0, {}}).second)
+  const std::pair place(emulator::cluster_rank(), barrier);
+  if (!barriers().of.emplace(place, Barrier{arrivals, arrivals, 0, 0, {}}).second)
     emulator::fail("barrier %u is made twice", barrier);
 }
 inline void barrier_init_fence() {}
@@ -49,13 +50,14 @@ inline void end_phase(Barrier& b) {
   ++b.phase;
   emulator::signal(b.event);
 }
-inline void arrive(unsigned barrier) {
-  Barrier& b = barrier_at(barrier);
+inline void arrive_at(unsigned barrier, int rank) {
+  Barrier& b = barrier_at(barrier, rank);
   if (barriers().arrivals++ == emulator::faults.dropped_arrival) return;
   if (b.pending <= 0) emulator::fail("more arrivals at barrier %u than it counts", barrier);
   --b.pending;
   end_phase(b);
 }
+inline void arrive(unsigned barrier) { arrive_at(barrier, emulator::cluster_rank()); }
 inline void arrive_expect(unsigned barrier, int bytes) {
   if (!emulator::faults.uncounted_copies) barrier_at(barrier).bytes += bytes;
   arrive(barrier);
@@ -63,6 +65,14 @@ inline void arrive_expect(unsigned barrier, int bytes) {
 inline void wait(unsigned barrier, unsigned parity) {
   Barrier& b = barrier_at(barrier);
   while (b.phase % 2 == parity % 2) emulator::await(b.event, "barrier in LDS");
+}
+
+// Bytes have come that a phase waits for, or will wait for.
+inline void count_bytes(unsigned barrier, int rank, int bytes) {
+  if (emulator::faults.uncounted_copies) return;
+  Barrier& b = barrier_at(barrier, rank);
+  b.bytes -= bytes;
+  end_phase(b);
 }
 
 // ---- tensor copies ------------------------------------------------------------------------------
@@ -96,17 +106,13 @@ inline void copy_box(unsigned to, const TensorMap* tensor, int element, int toke
         }
       }
     }
-    if (emulator::faults.uncounted_copies) return;
-    Barrier& b = barrier_at(barrier);
-    b.bytes -= map.box_tokens * 128;
-    if (b.bytes < 0) emulator::fail("more bytes come to barrier %u than it expects", barrier);
-    end_phase(b);
+    count_bytes(barrier, emulator::cluster_rank(), map.box_tokens * 128);
   });
 }
 
 inline std::vector<int>& boxes_written() {
-  static std::vector<int> lists[1024];
-  return lists[emulator::thread_index()];
+  static std::vector<int> lists[32];  // one lane of a warp writes
+  return lists[emulator::wave_number()];
 }
 inline void write_box(const TensorMap* tensor, int element, int token, int head, int batch,
                       unsigned from) {
@@ -166,14 +172,25 @@ inline unsigned long long along_n(unsigned address, int panel_bytes) {
 }
 
 // ---- clusters -----------------------------------------------------------------------------------
-inline int cluster_blocks() { return 1; }
-inline int cluster_rank() { return 0; }
-[[noreturn]] inline void no_cluster() { emulator::fail("there are no clusters here"); }
-inline void cluster_barrier() { no_cluster(); }
-inline unsigned at_rank(unsigned, int) { no_cluster(); }
-inline void arrive_at_rank(unsigned) { no_cluster(); }
-inline void wait_of_cluster(unsigned, unsigned) { no_cluster(); }
-inline void send(unsigned, float, float, float, float, unsigned) { no_cluster(); }
+inline int cluster_blocks() { return emulator::cluster_size(); }
+inline int cluster_rank() { return emulator::cluster_rank(); }
+inline void cluster_barrier() { emulator::cluster_barrier(); }
+inline unsigned at_rank(unsigned address, int rank) {
+  if (rank < 0 || rank >= cluster_blocks()) emulator::fail("no rank %d in the cluster", rank);
+  return address | static_cast<unsigned>(rank + 1) << 20;
+}
+inline int rank_of(unsigned remote) { return static_cast<int>(remote >> 20) - 1; }
+inline unsigned address_of(unsigned remote) { return remote & 0xfffffu; }
+inline void arrive_at_rank(unsigned remote) { arrive_at(address_of(remote), rank_of(remote)); }
+inline void wait_of_cluster(unsigned barrier, unsigned parity) { wait(barrier, parity); }
+inline void send(unsigned remote, float a, float b, float c, float d, unsigned barrier) {
+  emulator::check_lds(emulator::lds() + address_of(remote), 16, true);  // as large there
+  emulator::later([=] {
+    const float words[4] = {a, b, c, d};
+    std::memcpy(emulator::lds_of(rank_of(remote)) + address_of(remote), words, 16);
+    count_bytes(address_of(barrier), rank_of(barrier), 16);
+  });
+}
 
 // ---- lanes --------------------------------------------------------------------------------------
 inline float tanh(float x) { return std::tanh(x); }

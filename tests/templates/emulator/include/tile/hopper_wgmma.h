@@ -28,7 +28,7 @@ inline std::deque<WarpProduct>& products_under_way() {
     for (auto& queue : queues) queue.clear();
     workgroup = emulator::workgroups_begun();
   }
-  return queues[emulator::thread_index() / 32];
+  return queues[emulator::wave_number()];
 }
 
 // An element of an operand that the descriptor names: of row `row` at `k`, contiguous along k; or
