@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator itself: what it computes and that it notices what it promises to notice.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -130,4 +131,60 @@ TEST_CASE("emulator: bank conflicts are counted where some lanes are off", "[emu
   emulator::lds_recorder = nullptr;
   CHECK(recorder.report.phases == 2);
   CHECK(recorder.report.cycles == 16 + 1);
+}
+
+namespace {
+
+// Two workgroups in a cluster. A unit writes the lane's number for it, some time; lane 0 of each
+// workgroup reads what the other's was given.
+struct Together {
+  int fault;
+  int* out;
+};
+emulator::Event written[2];
+int values[2];
+
+void together(const void* pointer) {
+  const auto& a = *static_cast<const Together*>(pointer);
+  const int rank = emulator::cluster_rank(), t = emulator::thread_index();
+  if (t == 0) {
+    written[rank] = {};
+    values[rank] = -1;
+  }
+  emulator::cluster_barrier();
+  if (t < kWidth) emulator::barrier(3, kWidth);
+  if (t == 0 && a.fault != 1)
+    emulator::later([rank] {
+      *reinterpret_cast<int*>(emulator::lds()) = 10 + rank;
+      values[rank] = *reinterpret_cast<int*>(emulator::lds_of(rank));
+      emulator::signal(written[rank]);
+    });
+  if (t == 0 && a.fault == 2) emulator::later([] {});
+  if (t == 1 && a.fault != 2)
+    while (values[1 - rank] < 0) emulator::await(written[1 - rank], "the other's value");
+  if (t == 1) a.out[emulator::block_index()] = values[1 - rank];
+}
+
+}  // namespace
+
+TEST_CASE("emulator: workgroups together, and units beside their lanes", "[emulator]") {
+  emulator::Kernel kernel{"together", false, false, false, 8, 8, false,    false,  false, false,
+                          false,      false, false, false, 0, 0, kThreads, kWidth, 1024,  together};
+  kernel.asynchronous = true;
+  int out[4];
+  for (int round = 0; round < 20; ++round) {
+    std::fill(out, out + 4, 0);
+    const Together good{0, out};
+    REQUIRE(emulator::run(kernel, 4, &good, 2) == "");
+    for (int block = 0; block < 4; ++block) CHECK(out[block] == 10 + 1 - block % 2);
+  }
+  const Together forgotten{1, out};
+  CHECK(contains(emulator::run(kernel, 2, &forgotten, 2), "deadlock"));
+  CHECK(emulator::run(kernel, 3, &forgotten, 2) != "");  // no whole clusters
+  int late = 0;
+  for (int round = 0; round < 20; ++round) {
+    const Together left{2, out};
+    late += contains(emulator::run(kernel, 2, &left, 2), "under way");
+  }
+  CHECK(late > 0);
 }
